@@ -5,14 +5,13 @@ Its workers import the service by name, so the model's file comes in the environ
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import bentoml
-from session_runner import Runner
+from session_runner import Runner, read_options
 
 FILE_VARIABLE = "BENTOML_SERVER_MODEL"
 
@@ -30,10 +29,7 @@ class Served:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("--port", type=int, required=True)
-    options = parser.parse_args()
+    options = read_options(__doc__)
     os.environ[FILE_VARIABLE] = options.model
     os.environ["BENTOML_DO_NOT_TRACK"] = "true"
     os.chdir(Path(__file__).parent)

@@ -7,14 +7,13 @@ it ``/raw`` takes and gives the bytes of one float32 input and output, for model
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import uvicorn
 from fastapi import Body, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
-from session_runner import Runner
+from session_runner import Runner, read_options
 
 
 def serve_fastapi(file: str, port: int) -> None:
@@ -33,10 +32,7 @@ def serve_fastapi(file: str, port: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("--port", type=int, required=True)
-    options = parser.parse_args()
+    options = read_options(__doc__)
     serve_fastapi(options.model, options.port)
 
 

@@ -5,11 +5,10 @@ Its workers are processes that are given the class by name, so it stands in a mo
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import litserve
-from session_runner import Runner
+from session_runner import Runner, read_options
 
 
 class Api(litserve.LitAPI):  # type: ignore[misc]
@@ -27,10 +26,7 @@ class Api(litserve.LitAPI):  # type: ignore[misc]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("--port", type=int, required=True)
-    options = parser.parse_args()
+    options = read_options(__doc__)
     server = litserve.LitServer(Api(options.model), accelerator="cpu")
     server.run(host="127.0.0.1", port=options.port, log_level="warning", generate_client_file=False)
 

@@ -5,7 +5,6 @@ It takes the same requests as ours. Its workers are switched off, as one process
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from typing import Any
 
@@ -13,6 +12,7 @@ import onnxruntime
 from mlserver import MLModel, MLServer, ModelSettings, Settings
 from mlserver.codecs import NumpyCodec
 from mlserver.types import InferenceRequest, InferenceResponse
+from session_runner import read_options
 
 
 class Served(MLModel):  # type: ignore[misc]
@@ -48,10 +48,7 @@ async def serve(file: str, port: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("model")
-    parser.add_argument("--port", type=int, required=True)
-    options = parser.parse_args()
+    options = read_options(__doc__)
     asyncio.run(serve(options.model, options.port))
 
 

@@ -1,11 +1,20 @@
-"""A model of onnxruntime, as the peers of ``serving.py`` run it."""
+"""A model of onnxruntime, and the options of a server, as the peers of ``serving.py`` have them."""
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import numpy as np
 import onnxruntime
+
+
+def read_options(description: str | None) -> argparse.Namespace:
+    """Read a peer's command line: ``model``, a file, and ``port``."""
+    parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("--port", type=int, required=True)
+    return parser.parse_args()
 
 
 class Runner:

@@ -45,7 +45,8 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             self._cycles: deque[RequestResponseCycle] = deque()
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
+            self._joined = JoinedWrites(transport, self.loop)
+            super().connection_made(self._joined)  # type: ignore[arg-type]
             if len(self.connections) > limits.connection_count:
                 self._end(503, "too many connections")
                 return
@@ -107,7 +108,7 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             head = [STATUS_LINE[200]]
             head += [b"%b: %b\r\n" % header for header in cycle.default_headers]
             head += (headers, b"\r\n" if cycle.keep_alive else b"connection: close\r\n\r\n")
-            self.transport.write_whole(b"".join(head), body)  # type: ignore[attr-defined]
+            self._joined.write_whole(b"".join(head), body)
             cycle.message_event.set()
             if not cycle.keep_alive:
                 self.transport.close()

@@ -24,7 +24,6 @@ from opencl_device import choose_device
 from presence import skip_if_missing
 from property.operators import elementwise, matmuls, movement, rows, sizes  # noqa: F401
 from property.operators.cases import DTYPES, FUSED, GENERATORS, Case, Generator
-from quick_builds import core as quick_core  # noqa: F401
 from unit.backends.comparing import assert_close, is_float, run
 
 DEVICES = {
@@ -138,7 +137,7 @@ def test_an_operator_gives_what_reference_gives(
     domain: str,
     op_type: str,
     core: Core,
-    quick_core: Core,  # noqa: F811
+    quick_core: Core,
 ) -> None:
     skip_if_missing(core, device)
     generators = FUSED if domain else GENERATORS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import pytest
 from anyio.lowlevel import checkpoint
@@ -80,7 +80,7 @@ async def test_a_timeout_inside_is_of_the_task_that_awaits_it() -> None:
 
 
 async def test_the_next_item_of_a_generator_is_work_too() -> None:
-    async def items() -> AsyncIterator[int]:
+    async def items() -> AsyncGenerator[int, None]:
         yield 1
         await asyncio.sleep(0)
         yield 2
@@ -90,7 +90,7 @@ async def test_the_next_item_of_a_generator_is_work_too() -> None:
     assert (first.is_over, await first, second.is_over, await second) == (True, 1, False, 2)
     with pytest.raises(StopAsyncIteration):
         Begun(anext(each))
-    await each.aclose()  # type: ignore[attr-defined]
+    await each.aclose()
 
 
 async def test_work_that_nobody_goes_on_with_is_closed() -> None:

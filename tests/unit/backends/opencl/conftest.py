@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from opencl_device import core, skip_without_device
+from quick_builds import core as quick_core
 
-__all__ = ["core"]
+__all__ = ["core", "quick_core"]
 
 _HERE = Path(__file__).parent
 

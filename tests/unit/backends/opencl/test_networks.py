@@ -13,7 +13,6 @@ from networks import language, vision
 from aioinfer import Core
 from aioinfer.errors import DeviceError
 from exhaustive import all_but
-from quick_builds import core as quick_core  # noqa: F401
 from unit.backends.accelerator.comparing import assert_close, assert_same_as_reference, run
 from unit.benchmarks.small_networks import BATCH, MODELS, SMALL, TOKENS, inputs_of
 
@@ -42,7 +41,7 @@ def _model(name: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("name", all_but(CUT, [*WHOLE, *CUT]))
 def test_a_network_on_opencl_and_cpu_gives_what_cpu_gives(
-    quick_core: Core,  # noqa: F811
+    quick_core: Core,
     name: str,
 ) -> None:
     try:
