@@ -15,8 +15,8 @@ from ..type_inference.declared_lengths import with_declared_symbols
 from .conversion.builder import build_graph
 from .conversion.collected_types import promise_to_bodies
 from .conversion.declared_types import infer_afresh
-from .conversion.element_types import check_element_types
 from .conversion.functions import inline_functions
+from .conversion.mixed_element_types import check_element_types
 from .conversion.naming import name_nodes
 from .conversion.opset_conversion import convert, is_newest, normalize_opsets, read_opsets
 from .conversion.schema_signature import check_signatures
@@ -64,12 +64,12 @@ def _read(source: Source, is_mapped: bool) -> Model:
     name_unused_outputs(proto)
     proto = infer_afresh(proto)
     graph = build_graph(proto.graph, weights, origins)
-    opsets = {item.domain: item.version for item in proto.opset_import}
+    opsets = read_opsets(proto)
     declared = [value.type for value in graph.outputs]
     if not infer_graph_types(graph):  # where our own rules suffice, they tell more than onnx does
         check_element_types(graph, opsets)
         correct_graph_types(graph)
-        add_element_types(graph, read_opsets(proto))
+        add_element_types(graph, opsets)
     promise_to_bodies(zip(graph.outputs, declared, strict=True))
     for value, known in zip(graph.outputs, declared, strict=True):
         value.type = with_declared_symbols(value.type, known)
