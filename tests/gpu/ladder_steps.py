@@ -33,7 +33,7 @@ DEVICE = os.environ.get("AIOINFER_CUDA_DEVICE", "CUDA")
 TOTAL_S = 540.0
 LEAST_S = 8.0
 """With less left no step is begun."""
-ENDS_S: Mapping[str, float] = {"rungs": 205, "suites": 375, "benchmarks": 525, "rest": 525}
+ENDS_S: Mapping[str, float] = {"rungs": 150, "suites": 385, "benchmarks": 525, "rest": 525}
 """By part, when of ``TOTAL_S`` its last step is over; with other totals all in proportion."""
 HUNG = 0.6
 """Of a suite's time; a test that takes longer ends its process, even blocked with the GIL held."""
@@ -65,9 +65,10 @@ def _rung(name: str, limit_s: float) -> Step:
     return Step(name, "rung", limit_s, "rungs")
 
 
-def _file(name: str, limit_s: float) -> Step:
-    """Make a step of one file: one process at a time, and another one when it crashes."""
-    return Step(name, "tests", limit_s, "suites", (f"tests/gpu/test_{name}.py", "-n1"))
+def _file(name: str, limit_s: float, processes: int = 1) -> Step:
+    """Make a step of one file; another process goes on when one crashes."""
+    arguments = (f"tests/gpu/test_{name}.py", f"-n{processes}", "--dist=worksteal")
+    return Step(name, "tests", limit_s, "suites", arguments)
 
 
 def _shared(name: str, limit_s: float, *arguments: str) -> Step:
@@ -94,7 +95,7 @@ STEPS = (
     _rung("attention", 40),
     _rung("attention-mask", 40),
     _rung("resnet50-f16", 40),
-    _file("references", 50),
+    _file("references", 120, processes=4),
     _file("graphs", 40),
     _file("device_arrays", 25),
     _shared("property", 80, "tests/property/test_operators.py", "-k", "CUDA", *_EACH),

@@ -44,9 +44,12 @@ def _core(is_optimised: bool) -> aioinfer.Core:
 
 @pytest.fixture(scope="module", autouse=True)
 def _closed_core() -> Iterator[None]:
+    """Close what the module's tests share; where others come between, they make it anew."""
     yield
     for is_optimised in (False, True):
         _core(is_optimised).close()
+    for shared in (_core, _cases):
+        shared.cache_clear()
 
 
 @pytest.fixture(scope="module")

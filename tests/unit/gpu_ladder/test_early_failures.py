@@ -53,7 +53,7 @@ def run_step(folder: Path, text: str, limit_s: float) -> str:
     """Run a file as the ladder runs those of ``tests/gpu``; give all that is said."""
     file = folder / "test_given.py"
     file.write_text(text, encoding="utf-8")
-    step = next(step for step in STEPS if step.name == "references")
+    step = next(step for step in STEPS if step.name == "graphs")
     command = command_of(step, limit_s, folder)
     path = [ROOT / "tests", ROOT / "benchmarks"]
     done = subprocess.run(
