@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import numpy as np
 from ..errors import ClosedError
 from .access_log import AccessLog
 from .protocol.call import Answer, InferCall, Requested, fitted
+from .protocol.describing import extensions
 from .protocol.generation import next_inputs
 from .protocol.in_flight import BodiesInFlight
 from .protocol.limits import Limits
 from .protocol.refusal import RefusedError
+from .regions import SharedRegions, loaded
 from .repository.models import Repository, ServedVersion
 from .sequences import Sequences
 from .spans import Spans, installed_spans
@@ -28,7 +31,8 @@ class Inference:
     ``has_sequences``: whether requests may belong together, with their state.
 
     ``access_log``: is told of each request; None: there is none. ``spans``: None are those of
-    OpenTelemetry, where it is installed. Used on one event loop.
+    OpenTelemetry, where it is installed. ``regions``: of shared memory; None: clients have none.
+    Used on one event loop.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class Inference:
         *,
         access_log: AccessLog | None = None,
         spans: Spans | None = None,
+        regions: SharedRegions | None = None,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -45,9 +50,19 @@ class Inference:
         self.has_sequences = True
         self.access_log = access_log
         self.spans = installed_spans() if spans is None else spans
+        self.regions = regions
         self.bodies = BodiesInFlight(limits.bodies_bytes)
         self.sequences = Sequences(limits, clock)
         self._wall_clock, self._clock = wall_clock, clock
+
+    @property
+    def extensions(self) -> list[str]:
+        """What of the protocol's extensions is there, by their names."""
+        return extensions(
+            can_manage=self.repository.can_manage,
+            has_sequences=self.has_sequences,
+            has_regions=self.regions is not None,
+        )
 
     async def run(
         self, model: str, version: str, call: InferCall, deadline_s: float | None = None
@@ -58,6 +73,10 @@ class Inference:
         is exchanged between finding and running is found anew, unless a sequence keeps to it.
         Raises RefusedError, and what the network's ``infer`` raises. Cancelling it cancels the run.
         """
+        if call.shared:
+            with self.bodies.share() as share:
+                call = await loaded(call, share, self.limits)
+                return await self.run(model, version, call, deadline_s)
         limit_s = _shortest(deadline_s, call.deadline_s)
         place = call.sequence
         while True:
@@ -87,6 +106,13 @@ class Inference:
         A model with a generation has an answer for each step, any other one. Otherwise as ``run``;
         close it where it is not read to its end.
         """
+        if call.shared:
+            with self.bodies.share() as share:
+                call = await loaded(call, share, self.limits)
+                async with aclosing(self.stream(model, version, call, deadline_s)) as answers:
+                    async for answer in answers:
+                        yield answer
+            return
         served = self.repository.find(model, version)
         generation = served.generation
         if generation is None:

@@ -19,6 +19,7 @@ from ..errors import NotSupportedError
 from .access_log import AccessLog
 from .inference import Inference
 from .protocol.limits import Limits
+from .regions import SharedRegions
 from .repository.directory import poll
 from .repository.models import LoadingRepository
 from .web.application import application
@@ -40,6 +41,7 @@ class ServeOptions:
     every request; None: none. ``certificate`` and ``key``: PEM files; None: no TLS. ``poll_s``:
     how often to look for changed models; None: never.
     ``drain_s``: how long requests under way may take when the server ends.
+    ``shared_memory_prefix``: of the keys that clients may register; None: they may not.
     """
 
     host: str = "127.0.0.1"
@@ -50,6 +52,7 @@ class ServeOptions:
     key: Path | None = None
     poll_s: float | None = None
     drain_s: float = 30.0
+    shared_memory_prefix: str | None = None
     limits: Limits = field(default_factory=Limits)
 
 
@@ -145,7 +148,10 @@ class Server:
         listener = _listen(options.host, options.port)
         try:
             inference = self._make_inference(
-                self._repository, options.limits, access_log=self._access_log
+                self._repository,
+                options.limits,
+                access_log=self._access_log,
+                regions=_regions(options),
             )
             app = application(inference, options.token, is_ending=self._stopping.is_set)
             web = self._web = _QuietServer(
@@ -239,6 +245,12 @@ class Server:
             proxy_headers=False,
             timeout_graceful_shutdown=options.drain_s + _CUT_OFF_S,  # type: ignore[arg-type]
         )
+
+
+def _regions(options: ServeOptions) -> SharedRegions | None:
+    """Return where clients register shared memory; raises PropertyError for what is no prefix."""
+    prefix = options.shared_memory_prefix
+    return None if prefix is None else SharedRegions(prefix, options.limits)
 
 
 def _secure_context(options: ServeOptions) -> ssl.SSLContext | None:

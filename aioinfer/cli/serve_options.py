@@ -102,6 +102,11 @@ def add_serve(parser: CommandParser) -> None:
         help="open connections, and calls by gRPC under way, at most (default: 1024)",
     )
     safety.add_argument(
+        "--shared-memory-prefix",
+        metavar="PREFIX",
+        help="let clients register shared memory whose keys begin with this (default: none)",
+    )
+    safety.add_argument(
         "--drain",
         metavar="SECONDS",
         type=duration,

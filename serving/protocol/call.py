@@ -11,8 +11,9 @@ import numpy as np
 from ...errors import nearest
 from ...runtime.graph import TensorType
 from ...runtime.tensors.tensor import Port
-from .datatypes import datatype_of, text_of
+from .datatypes import datatype_of, read_raw, text_of
 from .refusal import RefusedError
+from .shared_memory import Place, SharedInput
 
 __all__ = [
     "DEFAULT_LEVEL",
@@ -23,6 +24,7 @@ __all__ = [
     "SequencePlace",
     "Signature",
     "fitted",
+    "with_shared",
 ]
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -43,13 +45,15 @@ class GivenTensor(NamedTuple):
 class Requested(NamedTuple):
     """An output that is asked for.
 
-    ``is_binary``: as raw bytes behind the JSON; ``class_count``: as that many classes, 0: as it is.
+    ``is_binary``: as raw bytes behind the JSON; ``class_count``: as that many classes, 0: as it is;
+    ``place``: in shared memory, and not in the answer.
     """
 
     name: str
     is_binary: bool = False
     class_count: int = 0
     field: str = ""
+    place: Place | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class InferCall(NamedTuple):
     ``outputs`` empty: all, as raw bytes if ``is_binary``. ``timeout_us`` 0: none. ``level``:
     1 is the most urgent, 0 is the default. ``step_count``: of a generation, at most; 0: as many as
     the model's settings say. ``keeps_bytes``: elements of BYTES are bytes, and no texts.
+    ``shared``: inputs that are not among the others yet.
     """
 
     inputs: Sequence[GivenTensor]
@@ -78,6 +83,7 @@ class InferCall(NamedTuple):
     sequence: SequencePlace | None = None
     step_count: int = 0
     keeps_bytes: bool = False
+    shared: Sequence[SharedInput] = ()
 
     @property
     def priority(self) -> int:
@@ -212,6 +218,29 @@ def fitted(call: InferCall, *, keeps_bytes: bool) -> InferCall:
         for tensor in call.inputs
     ]
     return call._replace(inputs=inputs, keeps_bytes=keeps_bytes)
+
+
+def with_shared(call: InferCall) -> InferCall:
+    """Return a call with the inputs that are in shared memory, as they are there now.
+
+    Raises RefusedError for those that are not there, and that are no tensors of their type.
+    """
+    read = [
+        GivenTensor(
+            each.name,
+            each.datatype,
+            read_raw(
+                each.place.read(),
+                each.datatype,
+                each.shape,
+                each.field,
+                keeps_bytes=call.keeps_bytes,
+            ),
+            each.field,
+        )
+        for each in call.shared
+    ]
+    return call._replace(inputs=[*call.inputs, *read], shared=())
 
 
 def _texts(tensor: GivenTensor, *, keeps_bytes: bool) -> Array:

@@ -48,7 +48,9 @@ def unserved_port(ports: Sequence[Port]) -> str:
     return ""
 
 
-def extensions(*, can_manage: bool, has_sequences: bool = True) -> list[str]:
+def extensions(
+    *, can_manage: bool, has_sequences: bool = True, has_regions: bool = False
+) -> list[str]:
     """List the protocol's extensions that are there, by their names."""
     names = [
         "binary_tensor_data",
@@ -57,5 +59,6 @@ def extensions(*, can_manage: bool, has_sequences: bool = True) -> list[str]:
         "schedule_policy",
         *(("sequence", "sequence(string_id)") if has_sequences else ()),
         "statistics",
+        *(("system_shared_memory",) if has_regions else ()),
     ]
     return [*names, "model_repository"] if can_manage else names

@@ -13,8 +13,9 @@ from .datatypes import DATATYPES, read_raw, refuse_surrogates, refuse_too_big
 from .fields import Fields, refuse_wrong_lengths
 from .json_text import read_json, typed_reader
 from .limits import Limits
-from .parameters import check_parameters, read_request_parameters
+from .parameters import read_request_parameters
 from .refusal import RefusedError
+from .shared_memory import Place, Regions, SharedInput, read_place
 
 __all__ = ["read_elements", "read_infer_request"]
 
@@ -30,12 +31,14 @@ def read_infer_request(
     limits: Limits,
     *,
     keeps_bytes: bool = False,
+    regions: Regions | None = None,
 ) -> InferCall:
     """Read the body of ``POST .../infer``.
 
     json_length: what the header Inference-Header-Content-Length says; None: all of it is JSON.
-    keeps_bytes: elements of BYTES stay bytes, and need not be texts. Arrays are views of the body,
-    which must not change, where raw tensors are aligned. Raises RefusedError that names the field.
+    keeps_bytes: elements of BYTES stay bytes, and need not be texts. regions: of shared memory;
+    None: there are none. Arrays are views of the body, which must not change, where raw tensors are
+    aligned. Raises RefusedError that names the field.
     """
     whole = memoryview(body).cast("B").toreadonly()
     end = len(whole) if json_length is None else json_length
@@ -51,21 +54,31 @@ def read_infer_request(
             text_of_count = f"{len(entries)} items; at most {limits.tensor_count} are taken"
             raise RefusedError(text_of_count, field=name)
     tensors = _RawTensors(whole[end:])
-    inputs = [
-        _read_input(item, f"inputs[{index}]", tensors, limits, keeps_bytes=keeps_bytes)
-        for index, item in enumerate(given)
-    ]
+    inputs: list[GivenTensor] = []
+    shared: list[SharedInput] = []
+    for index, item in enumerate(given):
+        path = f"inputs[{index}]"
+        fields = Fields(item.parameters, f"{path}.parameters") if item.parameters else None
+        place = read_place(fields, regions) if fields else None
+        size = _binary_size(fields) if fields else None
+        if place is not None:
+            shared.append(_shared_input(item, place, path, limits, size))
+        else:
+            read = _read_input(item, path, tensors, limits, size, keeps_bytes=keeps_bytes)
+            inputs.append(read)
     tensors.refuse_rest()
     parameters = Fields(document.parameters or {}, "parameters")
     is_binary = parameters.flag("binary_data_output", default=False)
     return InferCall(
         inputs=inputs,
         outputs=[
-            _read_output(item, f"outputs[{index}]", is_binary) for index, item in enumerate(wanted)
+            _read_output(item, f"outputs[{index}]", is_binary, regions)
+            for index, item in enumerate(wanted)
         ],
         id=document.id or "",
         is_binary=is_binary,
         keeps_bytes=keeps_bytes,
+        shared=shared,
         **read_request_parameters(parameters),
     )
 
@@ -140,16 +153,17 @@ class _RawTensors:
 
 
 def _read_input(
-    entry: _Input, path: str, tensors: _RawTensors, limits: Limits, *, keeps_bytes: bool
+    entry: _Input,
+    path: str,
+    tensors: _RawTensors,
+    limits: Limits,
+    size: int | None,
+    *,
+    keeps_bytes: bool,
 ) -> GivenTensor:
+    """Read an input from the JSON, or of as many raw bytes as ``size`` from what follows it."""
     datatype, shape = entry.datatype, entry.shape
-    if datatype not in DATATYPES:
-        raise RefusedError(
-            f"{datatype!r} is none of {', '.join(DATATYPES)}", field=f"{path}.datatype"
-        )
-    refuse_wrong_lengths(shape, f"{path}.shape", limits.rank)
-    count = refuse_too_big(datatype, shape, path, limits)
-    size = _binary_size(entry.parameters, path) if entry.parameters else None
+    count = _element_count(entry, path, limits)
     if size is not None:
         if entry.data is not None:
             raise RefusedError(
@@ -166,10 +180,28 @@ def _read_input(
     return GivenTensor(entry.name, datatype, array, path)
 
 
-def _binary_size(values: dict[str, Any], path: str) -> int | None:
+def _element_count(entry: _Input, path: str, limits: Limits) -> int:
+    """Return how many elements an input has, by its shape."""
+    if entry.datatype not in DATATYPES:
+        raise RefusedError(
+            f"{entry.datatype!r} is none of {', '.join(DATATYPES)}", field=f"{path}.datatype"
+        )
+    refuse_wrong_lengths(entry.shape, f"{path}.shape", limits.rank)
+    return refuse_too_big(entry.datatype, entry.shape, path, limits)
+
+
+def _shared_input(
+    entry: _Input, place: Place, path: str, limits: Limits, size: int | None
+) -> SharedInput:
+    _element_count(entry, path, limits)
+    if entry.data is not None or size is not None:
+        text = "is there beside data or binary_data_size; one is wanted"
+        raise RefusedError(text, field=f"{path}.parameters.shared_memory_region")
+    return SharedInput(entry.name, entry.datatype, entry.shape, place, path)
+
+
+def _binary_size(parameters: Fields) -> int | None:
     """Return how many raw bytes an input has; None if it has none."""
-    parameters = Fields(values, f"{path}.parameters")
-    check_parameters(parameters)
     name = "binary_data_size"
     return parameters.count(name) if parameters.has(name) else None
 
@@ -256,12 +288,12 @@ def _flat(data: list[object], field: str) -> list[object]:
     return data
 
 
-def _read_output(entry: _Output, path: str, is_binary: bool) -> Requested:
+def _read_output(entry: _Output, path: str, is_binary: bool, regions: Regions | None) -> Requested:
     parameters = Fields(entry.parameters or {}, f"{path}.parameters")
-    check_parameters(parameters)
     return Requested(
         name=entry.name,
         is_binary=parameters.flag("binary_data", default=is_binary),
         class_count=parameters.count("classification"),
         field=path,
+        place=read_place(parameters, regions),
     )

@@ -12,6 +12,7 @@ from .classification import class_labels
 from .datatypes import datatype_of, json_elements, raw_bytes
 from .json_text import write_json
 from .refusal import RefusedError
+from .shared_memory import place_parameters
 
 __all__ = ["infer_response", "refusal_body"]
 
@@ -22,8 +23,9 @@ _RAW_ONLY = ("FP16", "BF16")
 def infer_response(answer: Answer) -> tuple[bytes, int | None]:
     """Return the body, and the length of its JSON part if tensors follow it.
 
-    Raises RefusedError for an output that JSON cannot carry, as one with elements that are not
-    finite, and one that has no datatype.
+    Outputs that are wanted in shared memory are written there. Raises RefusedError for an output
+    that JSON cannot carry, as one with elements that are not finite, one that has no datatype, and
+    one that does not fit where it is wanted.
     """
     raw: list[memoryview] = []
     outputs = [_output(requested, array, raw) for requested, array in answer.outputs]
@@ -51,7 +53,11 @@ def _output(requested: Requested, array: Array, raw: list[memoryview]) -> dict[s
         "datatype": datatype,
         "shape": list(array.shape),
     }
-    if requested.is_binary:
+    if requested.place is not None:
+        data = raw_bytes(array)
+        requested.place.write(data)
+        entry["parameters"] = place_parameters(requested.place, data.nbytes)
+    elif requested.is_binary:
         data = raw_bytes(array)
         entry["parameters"] = {"binary_data_size": data.nbytes}
         raw.append(data)

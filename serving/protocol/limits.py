@@ -21,6 +21,7 @@ class Limits:
     of HTTP, and as many of gRPC. ``call_count``: gRPC calls under way. ``stream_idle_s``: how long
     a stream of gRPC, which is one of them, may be without a request. ``sequence_count``:
     open sequences and generations under way; ``sequence_idle_s``: when one that is not used ends.
+    ``region_count``: registered regions of shared memory, where that is switched on.
     """
 
     body_bytes: int = 64 << 20
@@ -40,3 +41,4 @@ class Limits:
     stream_idle_s: float = 300.0
     sequence_count: int = 256
     sequence_idle_s: float = 60.0
+    region_count: int = 64

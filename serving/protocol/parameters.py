@@ -8,12 +8,12 @@ from .call import SequencePlace
 from .fields import Fields
 from .refusal import RefusedError
 
-__all__ = ["RequestParameters", "check_parameters", "read_request_parameters"]
+__all__ = ["RequestParameters", "read_request_parameters"]
 
-_NOT_SERVED = ("shared_memory_region",)
+_OF_TENSORS = "shared_memory_region"
 _LONGEST_ID = 256
 _WITH_A_MEANING = frozenset(
-    {*_NOT_SERVED, "priority", "timeout", "max_steps"}
+    {_OF_TENSORS, "priority", "timeout", "max_steps"}
     | {"sequence_id", "sequence_start", "sequence_end"}
 )
 
@@ -30,18 +30,12 @@ class RequestParameters(TypedDict):
 _PLAIN: RequestParameters = {"level": 0, "timeout_us": 0, "sequence": None, "step_count": 0}
 
 
-def check_parameters(parameters: Fields) -> None:
-    """Refuse parameters that ask for what this server does not do; others mean nothing to it."""
-    for name in _NOT_SERVED:
-        if parameters.any(name):
-            raise RefusedError("is not served here", field=parameters.field(name))
-
-
 def read_request_parameters(parameters: Fields) -> RequestParameters:
     """Read the parameters of a whole request. Raises RefusedError that names the parameter."""
     if parameters.has_none_of(_WITH_A_MEANING):
         return _PLAIN
-    check_parameters(parameters)
+    if parameters.has(_OF_TENSORS):
+        raise RefusedError("belongs to an input or output", field=parameters.field(_OF_TENSORS))
     return RequestParameters(
         level=parameters.count("priority"),
         timeout_us=parameters.count("timeout"),

@@ -17,13 +17,14 @@ from ...runtime.loops.inline_turn import begin_turn
 from ..failures import CLIENT_GONE, refusal_of
 from ..inference import Inference
 from ..protocol.call import Answer, InferCall
-from ..protocol.describing import extensions, model_metadata
+from ..protocol.describing import model_metadata
 from ..protocol.in_flight import BodyShare
 from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
 from .admission import Admission
 from .infer_messages import INFER_DEPTH, read_infer_message, write_infer_message
 from .proto_text import message_classes, methods
+from .shared_memory import region_calls
 from .time_limit import TimeLimit
 from .watch import CallFacts, RpcWatch
 from .wire import is_short, refuse_too_many_fields
@@ -105,6 +106,8 @@ class _Service:
             "RepositoryModelLoad": self.repository_model_load,
             "RepositoryModelUnload": self.repository_model_unload,
         }
+        if inference.regions is not None:
+            self._calls |= region_calls(inference.regions)
 
     def handlers(self) -> dict[str, Any]:
         """Return grpc's handler of each call, by name."""
@@ -116,7 +119,7 @@ class _Service:
                 handlers[name] = grpc.stream_stream_rpc_method_handler(
                     self._streaming(name, made, told), response_serializer=told.SerializeToString
                 )
-            else:
+            elif name in self._calls:
                 handlers[name] = grpc.stream_unary_rpc_method_handler(
                     self._answering(name, made, told)
                 )
@@ -258,8 +261,7 @@ class _Service:
 
     async def server_metadata(self, request: Any, answer: Any, context: Context) -> None:
         answer.name, answer.version = "aioinfer", __version__
-        can_manage, has_sequences = self._repository.can_manage, self._inference.has_sequences
-        answer.extensions.extend(extensions(can_manage=can_manage, has_sequences=has_sequences))
+        answer.extensions.extend(self._inference.extensions)
 
     async def model_metadata(self, request: Any, answer: Any, context: Context) -> None:
         served = self._repository.find(request.name, request.version)
@@ -278,7 +280,13 @@ class _Service:
 
     async def _read_call(self, request: Any) -> InferCall:
         served = self._repository.find(request.model_name, request.model_version)
-        read = partial(read_infer_message, request, self._limits, keeps_bytes=served.keeps_bytes)
+        read = partial(
+            read_infer_message,
+            request,
+            self._limits,
+            keeps_bytes=served.keeps_bytes,
+            regions=self._inference.regions,
+        )
         call: InferCall = await self._off_the_loop(request.ByteSize(), read)
         return call
 

@@ -21,7 +21,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ... import __version__
@@ -29,7 +28,7 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ..failures import refusal_of
 from ..inference import Inference
 from ..protocol.call import Answer, InferCall
-from ..protocol.describing import extensions, model_metadata
+from ..protocol.describing import model_metadata
 from ..protocol.fields import Fields
 from ..protocol.generate_json import (
     generate_document,
@@ -38,12 +37,12 @@ from ..protocol.generate_json import (
     server_sent,
 )
 from ..protocol.generation import Generation
-from ..protocol.http_response import refusal_body
 from ..protocol.in_flight import BodyShare
 from ..protocol.json_text import read_json
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
+from ..regions import SharedRegions
 from ..repository.fixed import FixedRepository
 from ..spans import NO_SPANS
 from .answers import JSON_TYPE
@@ -53,13 +52,14 @@ from .disconnects import while_connected
 from .guard import CutOff, Guard
 from .metrics import CONTENT_TYPE, metrics_text
 from .page import PageState, page
-from .refusals import refusal_headers, unknown_address
+from .refusals import unknown_address
+from .routes import both, get, post, versioned
+from .shared_memory import region_routes
 from .watch import Watch
 
 __all__ = ["app", "application"]
 
 T = TypeVar("T")
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 _PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -75,17 +75,21 @@ def app(
     limits: Limits | None = None,
     token: str | None = None,
     generations: Mapping[str, Generation] | None = None,
+    shared_memory_prefix: str | None = None,
 ) -> ASGIApp:
     """Make an ASGI application that serves networks by the Open Inference Protocol.
 
     Any ASGI server runs it, and frameworks mount it: ``fastapi_app.mount("/inference", app)``. The
     networks stay the caller's, who closes them. ``token``: wanted as a bearer token of every
-    request. ``generations``: by name, how those generate that do. Raises PropertyError for two
-    networks of one name and for generations that do not fit, NotSupportedError for a network that
-    the protocol cannot carry.
+    request. ``generations``: by name, how those generate that do. ``shared_memory_prefix``: of the
+    keys of shared memory that clients may register; None: they may not. Raises PropertyError for
+    two networks of one name, for generations that do not fit and for what is no prefix,
+    NotSupportedError for a network that the protocol cannot carry.
     """
     repository = FixedRepository(networks, generations or {})
-    return application(Inference(repository, limits or Limits()), token)
+    bounds = limits or Limits()
+    regions = None if shared_memory_prefix is None else SharedRegions(shared_memory_prefix, bounds)
+    return application(Inference(repository, bounds, regions=regions), token)
 
 
 def application(
@@ -123,22 +127,24 @@ class _Endpoints:
     def _starlette(self) -> Starlette:
         model = "/v2/models/{model}"
         routes = [
-            _get("/", self.page),
-            _get("/page.json", self.page_state),
-            _get("/v2/models/stats", self.statistics),
-            *_both("/v2", self.server),
-            _get("/v2/health/live", self.live),
-            _get("/v2/health/ready", self.ready),
-            *_versioned(model, "", self.metadata),
-            *_versioned(model, "/ready", self.model_ready),
-            *_versioned(model, "/stats", self.statistics),
-            _get("/metrics", self.metrics),
-            *_versioned(model, "/generate", self.generate, "POST"),
-            *_versioned(model, "/generate_stream", self.generate_stream, "POST"),
-            _post("/v2/repository/index", self.index),
-            _post("/v2/repository/models/{model}/load", self.load),
-            _post("/v2/repository/models/{model}/unload", self.unload),
+            get("/", self.page),
+            get("/page.json", self.page_state),
+            get("/v2/models/stats", self.statistics),
+            *both("/v2", self.server),
+            get("/v2/health/live", self.live),
+            get("/v2/health/ready", self.ready),
+            *versioned(model, "", self.metadata),
+            *versioned(model, "/ready", self.model_ready),
+            *versioned(model, "/stats", self.statistics),
+            get("/metrics", self.metrics),
+            *versioned(model, "/generate", self.generate, "POST"),
+            *versioned(model, "/generate_stream", self.generate_stream, "POST"),
+            post("/v2/repository/index", self.index),
+            post("/v2/repository/models/{model}/load", self.load),
+            post("/v2/repository/models/{model}/unload", self.unload),
         ]
+        if self._inference.regions is not None:
+            routes += region_routes(self._inference.regions, self._read_fields)
         made = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
         made.router.redirect_slashes = False  # it would send clients to whatever Host names
         return made
@@ -154,10 +160,7 @@ class _Endpoints:
             {
                 "name": "aioinfer",
                 "version": __version__,
-                "extensions": extensions(
-                    can_manage=self._repository.can_manage,
-                    has_sequences=self._inference.has_sequences,
-                ),
+                "extensions": self._inference.extensions,
             }
         )
 
@@ -245,7 +248,7 @@ class _Endpoints:
         return await read_body(headers, request.receive, self._limits, share)
 
     async def _read_fields(self, request: Request) -> Fields:
-        """Read the body of a call about the repository, which may be empty."""
+        """Read the body of a call about the server itself, which may be empty."""
         with self._bodies.share() as share:
             body = await self._body(request, share)
             read = partial(read_json, body, self._limits)
@@ -319,43 +322,6 @@ async def _written(answer: Answer, write: Callable[[], T]) -> T:
 
 def _place(request: Request) -> tuple[str, str]:
     return request.path_params["model"], request.path_params.get("version", "")
-
-
-def _get(path: str, endpoint: Endpoint) -> Route:
-    return Route(path, _answering(endpoint), methods=["GET"])
-
-
-def _post(path: str, endpoint: Endpoint) -> Route:
-    return Route(path, _answering(endpoint), methods=["POST"])
-
-
-def _both(path: str, endpoint: Endpoint) -> list[Route]:
-    """With and without a slash at the end, as clients differ."""
-    return [_get(path, endpoint), _get(f"{path}/", endpoint)]
-
-
-def _versioned(model: str, rest: str, endpoint: Endpoint, method: str = "GET") -> list[Route]:
-    make = _get if method == "GET" else _post
-    return [
-        make(f"{model}{rest}", endpoint),
-        make(f"{model}/versions/{{version}}{rest}", endpoint),
-    ]
-
-
-def _answering(endpoint: Endpoint) -> Endpoint:
-    """Turn what an endpoint raises into the protocol's answer."""
-
-    async def answering(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except Exception as error:
-            return _refused(refusal_of(error))
-
-    return answering
-
-
-def _refused(error: RefusedError) -> Response:
-    return Response(refusal_body(str(error)), error.status, refusal_headers(error), JSON_TYPE)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -77,10 +77,11 @@ class InferAddress:
         with inference.bodies.share() as share:
             body = await read_body(headers, receive, limits, share)
             given, keeps_bytes = (body, headers.json_length, limits), served.keeps_bytes
+            regions = inference.regions
             if len(body) <= AT_ONCE_BYTES:
-                call = read_infer_request(*given, keeps_bytes=keeps_bytes)
+                call = read_infer_request(*given, keeps_bytes=keeps_bytes, regions=regions)
             else:
-                read = partial(read_infer_request, *given, keeps_bytes=keeps_bytes)
+                read = partial(read_infer_request, *given, keeps_bytes=keeps_bytes, regions=regions)
                 call = await self._readers.read(len(body), read)
             answer = await while_connected(inference.run(model, version, call), receive)
             if answer.size_bytes <= AT_ONCE_BYTES:

@@ -88,6 +88,7 @@ def test_the_messages_are_the_protocols() -> None:
         "InferRequestedOutputTensor": pb2.ModelInferRequest.InferRequestedOutputTensor,
         "InferOutputTensor": pb2.ModelInferResponse.InferOutputTensor,
         "ModelIndex": pb2.RepositoryIndexResponse.ModelIndex,
+        "RegionStatus": pb2.SystemSharedMemoryStatusResponse.RegionStatus,
     }
     classes = message_classes()
     for name, made in classes.items():
