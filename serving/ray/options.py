@@ -79,7 +79,7 @@ def deployment_options(options: RayOptions) -> dict[str, Any]:
             "target_ongoing_requests": min(options.target_count, options.ongoing_count),
             "upscale_delay_s": options.scale_up_s,
             "downscale_delay_s": options.scale_down_s,
-            "metrics_interval_s": min(_MEASURED_EVERY_S, options.scale_up_s),
+            "metrics_interval_s": min(_MEASURED_EVERY_S, options.scale_up_s / 2),
             "look_back_period_s": options.scale_up_s,
         }
     return told

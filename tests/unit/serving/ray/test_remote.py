@@ -248,7 +248,7 @@ def test_options_become_those_of_the_deployment() -> None:
         "target_ongoing_requests": 16,
         "upscale_delay_s": 1.0,
         "downscale_delay_s": 300.0,
-        "metrics_interval_s": 1.0,
+        "metrics_interval_s": 0.5,  # Ray refuses one that is not below the other
         "look_back_period_s": 1.0,
     }
 
