@@ -29,6 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -63,6 +64,8 @@ PEERS = {
 SERVERS = ("aioinfer", *PEERS, "in process", "client")
 DATATYPES = {"float32": "FP32", "int64": "INT64"}
 READY_WITHIN_S = 120.0
+ANSWERS_WITHIN_S = 90.0
+"""What a client may take beside the seconds that it measures; it is more patient with servers."""
 
 Told = dict[str, float]
 Ask = Callable[[int, float], Told]
@@ -185,11 +188,21 @@ def free_port() -> int:
         return port
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
+class NoAnswerError(RuntimeError):
+    """A server that does not come up, or does not answer, within the time for that."""
+
+
+def first_line(process: subprocess.Popen[str], within_s: float = READY_WITHIN_S) -> str:
+    """Return the line by which a server says that it serves. Raises NoAnswerError."""
     assert process.stdout is not None
-    line = process.stdout.readline()
+    late = threading.Timer(within_s, process.kill)  # which ends the reading
+    late.start()
+    try:
+        line = process.stdout.readline()
+    finally:
+        late.cancel()
     if not line:
-        raise RuntimeError(f"the server has ended with {process.wait()}")
+        raise NoAnswerError(f"the server has ended with {process.wait()}")
     return line
 
 
@@ -240,7 +253,7 @@ def serve_peer(framework: str, python: str, model: Path, opened: ExitStack) -> S
             urllib.request.urlopen(f"http://127.0.0.1:{port}{PEERS[framework]}", timeout=5).close()
         except OSError:
             if process.poll() is not None or time.monotonic() > end_s:
-                raise RuntimeError(f"{framework} does not come up") from None
+                raise NoAnswerError(f"{framework} does not come up") from None
             time.sleep(0.2)
         else:
             place = f"127.0.0.1:{port}"
@@ -253,9 +266,19 @@ def asker(wire: str, server: Started, request: Path) -> Ask:
         command = [sys.executable, "-P", str(HERE / "beside_servers" / "client.py")]
         command += ["grpc" if wire == "grpc" else "http", "--address", address]
         command += ["--request", str(request), "--connections", str(connections)]
-        done = subprocess.run(
-            [*command, "--seconds", str(seconds)], check=True, capture_output=True, text=True
-        )
+        command += ["--seconds", str(seconds)]
+        try:
+            done = subprocess.run(
+                command,
+                check=True,
+                capture_output=True,
+                text=True,
+                timeout=seconds * 2 + ANSWERS_WITHIN_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise NoAnswerError(f"no end within {error.timeout:.0f} s") from None
+        except subprocess.CalledProcessError as error:
+            raise NoAnswerError(error.stderr.strip().rpartition("\n")[2]) from None
         told: Told = json.loads(done.stdout)
         return with_processor_us(told, server.processor_s() - before_s)
 
@@ -297,7 +320,10 @@ def asks_of(
     for framework in PEERS:
         python = dict(options.python).get(framework, sys.executable)
         if framework in options.servers and is_installed(framework, python):
-            servers[framework] = serve_peer(framework, python, model, opened)
+            try:
+                servers[framework] = serve_peer(framework, python, model, opened)
+            except NoAnswerError as error:
+                print(f"{framework} is left out: {error}", file=sys.stderr)
     if "client" in options.servers:
         process = opened.enter_context(
             started([str(HERE / "beside_servers" / "client.py"), "echo"])
@@ -320,14 +346,24 @@ def asks_of(
 def rows_of(
     network: str, asks: dict[tuple[str, str], Ask], options: argparse.Namespace
 ) -> list[Row]:
-    """Ask all in turns, each round beginning with another one."""
+    """Ask all in turns, each round beginning with another one.
+
+    A peer that does not answer once is told and asked no more. Raises NoAnswerError for ours.
+    """
     found: dict[tuple[str, str, int], list[Told]] = {}
     ways = list(asks)
     for connections in options.connections:
         for turn in range(options.rounds):
             place = turn % len(ways)
             for way in (*ways[place:], *ways[:place]):
-                told = asks[way](connections, options.seconds)
+                try:
+                    told = asks[way](connections, options.seconds)
+                except NoAnswerError as error:
+                    if way[0] not in PEERS:
+                        raise
+                    print(f"{' by '.join(way)} is left out: {error}", file=sys.stderr)
+                    ways.remove(way)
+                    continue
                 found.setdefault((*way, connections), []).append(told)
     middle = {
         key: {name: statistics.median(told[name] for told in each) for name in each[0]}
@@ -355,7 +391,8 @@ def print_rows(console: Console, rows: Sequence[Row]) -> None:
 def is_installed(framework: str, python: str) -> bool:
     if python == sys.executable:
         return find_spec(framework) is not None
-    return not subprocess.run([python, "-c", f"import {framework}"], capture_output=True).returncode
+    command = [python, "-c", f"import {framework}"]
+    return not subprocess.run(command, capture_output=True, timeout=READY_WITHIN_S).returncode
 
 
 def named_python(text: str) -> tuple[str, str]:

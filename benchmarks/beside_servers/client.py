@@ -18,6 +18,8 @@ from pathlib import Path
 import uvloop
 
 Ask = Callable[[], Awaitable[None]]
+PATIENCE_S = 30.0
+"""How long a server may take to be connected to, and for its last answers."""
 ANSWER = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
 
 
@@ -52,7 +54,10 @@ async def grpc_asker(host: str, port: int, request: bytes) -> Ask:
 
 
 async def measure(asks: list[Ask], seconds: float) -> dict[str, float]:
-    """Let all ask at once; the first part of the time counts in ``request_count`` only."""
+    """Let all ask at once; the first part of the time counts in ``request_count`` only.
+
+    Raises TimeoutError where a server does not answer.
+    """
     took: list[float] = []
     request_count = 0
     begin_s = time.perf_counter() + seconds / 5
@@ -69,7 +74,8 @@ async def measure(asks: list[Ask], seconds: float) -> dict[str, float]:
             if sent_s >= begin_s:
                 took.append(time.perf_counter() - sent_s)
 
-    await asyncio.gather(*(one(ask) for ask in asks))
+    async with asyncio.timeout(end_s - time.perf_counter() + PATIENCE_S):
+        await asyncio.gather(*(one(ask) for ask in asks))
     elapsed_s = time.perf_counter() - begin_s
     took.sort()
     return {
@@ -105,7 +111,8 @@ async def run(options: argparse.Namespace) -> dict[str, float]:
     request = options.request.read_bytes()
     host, port = options.address.rsplit(":", 1)
     make = grpc_asker if options.wire == "grpc" else http_asker
-    asks = [await make(host, int(port), request) for _ in range(options.connections)]
+    async with asyncio.timeout(PATIENCE_S):
+        asks = [await make(host, int(port), request) for _ in range(options.connections)]
     return await measure(asks, options.seconds)
 
 
