@@ -76,7 +76,7 @@ def _run_on_ray(
     for option, is_given in (
         ("--allow-management", parsed.allow_management),
         ("--memory-limit", parsed.memory_limit is not None),
-        ("--shared-memory-prefix", parsed.shared_memory_prefix is not None),
+        ("--shared-memory-prefix", bool(parsed.shared_memory_prefix)),
     ):
         if is_given:
             raise PropertyError(f"{option} is for the models of this process, not for --ray")
@@ -210,7 +210,7 @@ def _options(parsed: argparse.Namespace) -> ServeOptions:
         key=parsed.tls_key,
         poll_s=parsed.poll,
         drain_s=parsed.drain,
-        shared_memory_prefix=parsed.shared_memory_prefix,
+        shared_memory_prefixes=parsed.shared_memory_prefix or (),
         limits=limits,
     )
 

@@ -49,17 +49,19 @@ class RegionState(NamedTuple):
 class SharedRegions:
     """What clients have registered, by name.
 
-    prefix: what keys must begin with, with or without the slash in front. Raises PropertyError for
-    one that is empty or no part of a key. Used on one event loop; places on any thread.
+    prefixes: what keys must begin with, one of them, with or without the slash in front. Raises
+    PropertyError for one that is empty or no part of a key. Used on one event loop; places on any
+    thread.
     """
 
-    def __init__(self, prefix: str, limits: Limits, *, folder: Path = FOLDER) -> None:
-        if not _PREFIX.fullmatch(prefix):
-            raise PropertyError(
-                f"{prefix!r} is no prefix of keys of shared memory: letters, digits, '_', '-' and "
-                f"'.' are wanted, after a slash or without it"
-            )
-        self._prefix, self._folder = prefix.lstrip("/"), folder
+    def __init__(self, prefixes: Sequence[str], limits: Limits, *, folder: Path = FOLDER) -> None:
+        for prefix in prefixes:
+            if not _PREFIX.fullmatch(prefix):
+                raise PropertyError(
+                    f"{prefix!r} is no prefix of keys of shared memory: letters, digits, '_', '-' "
+                    f"and '.' are wanted, after a slash or without it"
+                )
+        self._prefixes, self._folder = tuple(each.lstrip("/") for each in prefixes), folder
         self._limit_count = limits.region_count
         self._regions: dict[str, _Region] = {}
 
@@ -84,8 +86,9 @@ class SharedRegions:
     def _opened(self, key: str) -> int:
         """Open the object of a key; nothing but a file of one name, in that folder itself."""
         file_name = key.lstrip("/")
-        if not file_name.startswith(self._prefix):
-            raise RefusedError(f"begins with another prefix than {self._prefix!r}", field="key")
+        if not file_name.startswith(self._prefixes):
+            words = " or ".join(map(repr, self._prefixes))
+            raise RefusedError(f"begins with another prefix than {words}", field="key")
         is_name = "/" not in file_name and "\0" not in file_name
         try:
             if not is_name or len(file_name.encode()) > _LONGEST_KEY:

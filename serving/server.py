@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from errno import EADDRINUSE
 from pathlib import Path
@@ -41,7 +41,7 @@ class ServeOptions:
     every request; None: none. ``certificate`` and ``key``: PEM files; None: no TLS. ``poll_s``:
     how often to look for changed models; None: never.
     ``drain_s``: how long requests under way may take when the server ends.
-    ``shared_memory_prefix``: of the keys that clients may register; None: they may not.
+    ``shared_memory_prefixes``: of the keys that clients may register; without any they may not.
     """
 
     host: str = "127.0.0.1"
@@ -52,7 +52,7 @@ class ServeOptions:
     key: Path | None = None
     poll_s: float | None = None
     drain_s: float = 30.0
-    shared_memory_prefix: str | None = None
+    shared_memory_prefixes: Sequence[str] = ()
     limits: Limits = field(default_factory=Limits)
 
 
@@ -249,8 +249,8 @@ class Server:
 
 def _regions(options: ServeOptions) -> SharedRegions | None:
     """Return where clients register shared memory; raises PropertyError for what is no prefix."""
-    prefix = options.shared_memory_prefix
-    return None if prefix is None else SharedRegions(prefix, options.limits)
+    prefixes = options.shared_memory_prefixes
+    return SharedRegions(prefixes, options.limits) if prefixes else None
 
 
 def _secure_context(options: ServeOptions) -> ssl.SSLContext | None:

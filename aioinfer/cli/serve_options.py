@@ -104,7 +104,8 @@ def add_serve(parser: CommandParser) -> None:
     safety.add_argument(
         "--shared-memory-prefix",
         metavar="PREFIX",
-        help="let clients register shared memory whose keys begin with this (default: none)",
+        action="append",
+        help="let clients register shared memory whose keys begin so; may be repeated",
     )
     safety.add_argument(
         "--drain",

@@ -8,9 +8,16 @@ from ...runtime.graph import TensorType
 from ...runtime.tensors.tensor import Port
 from .datatypes import datatype_of
 
-__all__ = ["PLATFORM", "extensions", "model_metadata", "port_metadata", "unserved_port"]
+__all__ = [
+    "PLATFORM",
+    "extensions",
+    "model_configuration",
+    "model_metadata",
+    "port_metadata",
+    "unserved_port",
+]
 
-PLATFORM = "onnx_aioinfer"
+PLATFORM, BACKEND = "onnx_aioinfer", "aioinfer"
 
 
 def model_metadata(
@@ -38,6 +45,31 @@ def port_metadata(port: Port) -> dict[str, object]:
     }
 
 
+def model_configuration(
+    name: str, inputs: Sequence[Port], outputs: Sequence[Port], *, is_decoupled: bool
+) -> dict[str, object]:
+    """Describe a model in the words of Triton's configuration.
+
+    All dimensions are told, and ``max_batch_size`` is 0: none is known to be that of a batch.
+    is_decoupled: it may have several answers to one request.
+    """
+    return {
+        "name": name,
+        "platform": PLATFORM,
+        "backend": BACKEND,
+        "max_batch_size": 0,
+        "input": [_configured(port) for port in inputs],
+        "output": [_configured(port) for port in outputs],
+        "model_transaction_policy": {"decoupled": is_decoupled},
+    }
+
+
+def _configured(port: Port) -> dict[str, object]:
+    told = port_metadata(port)
+    datatype = "STRING" if told["datatype"] == "BYTES" else told["datatype"] or "INVALID"
+    return {"name": port.name, "data_type": f"TYPE_{datatype}", "dims": told["shape"]}
+
+
 def unserved_port(ports: Sequence[Port]) -> str:
     """Say which port the protocol cannot carry, and why; "" if it can carry all."""
     for port in ports:
@@ -56,6 +88,7 @@ def extensions(
         "binary_tensor_data",
         "classification",
         "generate",
+        "model_configuration",
         "schedule_policy",
         *(("sequence", "sequence(string_id)") if has_sequences else ()),
         "statistics",

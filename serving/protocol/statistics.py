@@ -59,14 +59,15 @@ DURATION_NAMES = tuple(
 def counts_of(statistics: NetworkStatistics) -> ModelCounts:
     """Count what a network's statistics say. Cancelled requests have neither succeeded nor failed.
 
-    Stages that neither bring inputs nor fetch outputs are the computing.
+    Stages that neither bring inputs nor fetch outputs are the computing. Each request that
+    succeeded counts as one of each of the three, as Triton's tools want, whatever stages it had.
     """
     failed = [
         Counted.of(durations)
         for outcome, durations in statistics.latencies.items()
         if outcome in ("failed", "expired", "aborted", "refused")
     ]
-    staged = {"input": Counted(), "infer": Counted(), "output": Counted()}
+    busy_s = {"input": 0.0, "infer": 0.0, "output": 0.0}
     for stage in statistics.stages:
         kind = (
             "input"
@@ -75,8 +76,9 @@ def counts_of(statistics: NetworkStatistics) -> ModelCounts:
             if stage.stage in _OUTPUT_STAGES
             else "infer"
         )
-        staged[kind] += Counted(stage.count, round(stage.busy_s * 1e9))
+        busy_s[kind] += stage.busy_s
     done = statistics.finished_request_count
+    staged = {kind: Counted(done, round(each * 1e9)) for kind, each in busy_s.items()}
     return ModelCounts(
         inference_count=done,
         execution_count=sum(statistics.group_sizes.values()) or done,

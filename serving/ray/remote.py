@@ -118,7 +118,7 @@ class RemoteRepository(LoadingRepository):
                 self._served.pop(place, None)
             elif place not in self._served or self._facts[place] != each:
                 network: Any = _RemoteNetwork(each)
-                made = ServedVersion(*place, network)
+                made = ServedVersion(*place, network, each.generation)
                 made.keeps_bytes = each.keeps_bytes
                 self._served[place] = made
         for place in self._served.keys() - facts.keys():

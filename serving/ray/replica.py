@@ -20,6 +20,7 @@ from ..failures import refusal_of
 from ..functions import AllowedFunctions
 from ..inference import Inference
 from ..protocol.call import Answer, InferCall
+from ..protocol.generation import Generation
 from ..protocol.limits import Limits
 from ..protocol.refusal import RefusedError
 from ..repository.directory import FolderRepository, poll
@@ -76,6 +77,7 @@ class ModelFacts:
     keeps_bytes: bool = False
     device: str = ""
     execution_devices: tuple[str, ...] = ()
+    generation: Generation | None = None
 
 
 class Replica:
@@ -141,6 +143,7 @@ class Replica:
                     each.keeps_bytes,
                     each.network.device,
                     tuple(each.network.execution_devices),
+                    each.generation,
                 )
             )
         return told

@@ -44,9 +44,17 @@ def message_classes() -> Mapping[str, Any]:
         name="aioinfer/open_inference.proto", package="inference", syntax="proto3"
     )
     text = _source()
+    for match in re.finditer(r"enum (\w+) \{([^}]*)\}", text):
+        made = file.enum_type.add(name=match[1])
+        for name, number in re.findall(r"(\w+) = (\d+);", match[2]):
+            made.value.add(name=name, number=int(number))
+    enums = {made.name for made in file.enum_type}
     for match in re.finditer(r"message (\w+) \{", text):
         tokens = _TOKEN.finditer(text, match.end())
         _read_fields(file.message_type.add(name=match[1]), (token[0] for token in tokens))
+    for field in (field for message in file.message_type for field in message.field):
+        if field.type_name.rpartition(".")[2] in enums:
+            field.type = _Field.TYPE_ENUM
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {

@@ -17,7 +17,7 @@ from ...runtime.loops.inline_turn import begin_turn
 from ..failures import CLIENT_GONE, refusal_of
 from ..inference import Inference
 from ..protocol.call import Answer, InferCall
-from ..protocol.describing import model_metadata
+from ..protocol.describing import model_configuration, model_metadata
 from ..protocol.in_flight import BodyShare
 from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
@@ -100,6 +100,7 @@ class _Service:
             "ModelReady": self.model_ready,
             "ServerMetadata": self.server_metadata,
             "ModelMetadata": self.model_metadata,
+            "ModelConfig": self.model_config,
             "ModelInfer": self.model_infer,
             "ModelStatistics": self.model_statistics,
             "RepositoryIndex": self.repository_index,
@@ -268,6 +269,14 @@ class _Service:
         versions = sorted(self._repository.versions(request.name) or {}, key=int)
         told = model_metadata(request.name, versions, served.inputs, served.outputs)
         _fill(answer, told)
+
+    async def model_config(self, request: Any, answer: Any, context: Context) -> None:
+        served = self._repository.find(request.name, request.version)
+        is_decoupled = served.generation is not None
+        told = model_configuration(
+            request.name, served.inputs, served.outputs, is_decoupled=is_decoupled
+        )
+        _fill(answer.config, told)
 
     async def model_infer(self, request: Any, answer: Any, context: Context) -> None:
         told = await self._inference.run(

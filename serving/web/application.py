@@ -11,6 +11,7 @@ from collections.abc import (
     Callable,
     Iterable,
     Mapping,
+    Sequence,
 )
 from contextlib import ExitStack, aclosing
 from functools import partial
@@ -28,7 +29,7 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ..failures import refusal_of
 from ..inference import Inference
 from ..protocol.call import Answer, InferCall
-from ..protocol.describing import model_metadata
+from ..protocol.describing import model_configuration, model_metadata
 from ..protocol.fields import Fields
 from ..protocol.generate_json import (
     generate_document,
@@ -75,20 +76,20 @@ def app(
     limits: Limits | None = None,
     token: str | None = None,
     generations: Mapping[str, Generation] | None = None,
-    shared_memory_prefix: str | None = None,
+    shared_memory_prefixes: Sequence[str] = (),
 ) -> ASGIApp:
     """Make an ASGI application that serves networks by the Open Inference Protocol.
 
     Any ASGI server runs it, and frameworks mount it: ``fastapi_app.mount("/inference", app)``. The
     networks stay the caller's, who closes them. ``token``: wanted as a bearer token of every
-    request. ``generations``: by name, how those generate that do. ``shared_memory_prefix``: of the
-    keys of shared memory that clients may register; None: they may not. Raises PropertyError for
-    two networks of one name, for generations that do not fit and for what is no prefix,
-    NotSupportedError for a network that the protocol cannot carry.
+    request. ``generations``: by name, how those generate that do. ``shared_memory_prefixes``: of
+    the keys of shared memory that clients may register; without any they may not. Raises
+    PropertyError for two networks of one name, for generations that do not fit and for what is no
+    prefix, NotSupportedError for a network that the protocol cannot carry.
     """
     repository = FixedRepository(networks, generations or {})
     bounds = limits or Limits()
-    regions = None if shared_memory_prefix is None else SharedRegions(shared_memory_prefix, bounds)
+    regions = SharedRegions(shared_memory_prefixes, bounds) if shared_memory_prefixes else None
     return application(Inference(repository, bounds, regions=regions), token)
 
 
@@ -135,6 +136,7 @@ class _Endpoints:
             get("/v2/health/ready", self.ready),
             *versioned(model, "", self.metadata),
             *versioned(model, "/ready", self.model_ready),
+            *versioned(model, "/config", self.configuration),
             *versioned(model, "/stats", self.statistics),
             get("/metrics", self.metrics),
             *versioned(model, "/generate", self.generate, "POST"),
@@ -176,6 +178,15 @@ class _Endpoints:
         versions = self._repository.versions(model) or {}
         return JSONResponse(
             model_metadata(model, sorted(versions, key=int), served.inputs, served.outputs)
+        )
+
+    async def configuration(self, request: Request) -> Response:
+        served = self._repository.find(*_place(request))
+        is_decoupled = served.generation is not None
+        return JSONResponse(
+            model_configuration(
+                served.model, served.inputs, served.outputs, is_decoupled=is_decoupled
+            )
         )
 
     async def model_ready(self, request: Request) -> Response:

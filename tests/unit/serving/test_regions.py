@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def regions(folder: Path) -> SharedRegions:
-    return SharedRegions("mine_", Limits(region_count=3), folder=folder)
+    return SharedRegions(["/none_", "mine_"], Limits(region_count=3), folder=folder)
 
 
 def test_what_is_registered_is_told_read_and_written(regions: SharedRegions, folder: Path) -> None:
@@ -52,7 +52,7 @@ def opened(folder: Path) -> list[str]:
 @pytest.mark.parametrize("prefix", ["", "/", "a/b", "..", "../mine", "/dev/shm/", "a b", "a\0"])
 def test_a_prefix_that_is_no_part_of_a_key_is_refused(prefix: str) -> None:
     with pytest.raises(PropertyError, match="no prefix"):
-        SharedRegions(prefix, Limits())
+        SharedRegions(["a", prefix], Limits())
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ async def test_an_application_has_it_only_where_it_is_switched_on(
     entry = {"name": "x", "datatype": "FP32", "shape": [2, 3], "parameters": place}
     with aioinfer.Core() as core:
         network = core.load_network(scaled(tmp_path / "m.onnx", 2.0), "REFERENCE", name="m")
-        prefix = {"shared_memory_prefix": PREFIX} if is_on else {}
+        prefix = {"shared_memory_prefixes": ["q", PREFIX]} if is_on else {}
         client = AsgiClient(app(network, limits=Limits(), **prefix))
         told = await client.get("/v2")
         assert ("system_shared_memory" in told.json()["extensions"]) is is_on

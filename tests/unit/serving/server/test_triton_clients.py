@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from unit.serving.datatypes import assert_echoed, every_datatype
-from unit.serving.models import counter, echo, running_sum, scaled
+from unit.serving.models import OF_DATATYPE, counter, echo, running_sum, scaled
 from unit.serving.serve_process import Serving, serve
 
 with warnings.catch_warnings():
@@ -108,6 +108,21 @@ async def test_health_and_metadata(client: Client) -> None:
     )
 
 
+async def test_configurations(client: Client) -> None:
+    told = await client.document("get_model_config", "counter")
+    made = told["config"] if client.is_grpc else told
+    assert (made["name"], made["backend"]) == ("counter", "aioinfer")
+    assert made["model_transaction_policy"] == {"decoupled": True}
+    told = await client.document("get_model_config", "echo", "1")
+    made = told["config"] if client.is_grpc else told
+    kinds = [each["data_type"].removeprefix("TYPE_") for each in made["input"]]
+    assert kinds == [*list(OF_DATATYPE)[:-1], "STRING"]
+    assert [[int(each) for each in entry["dims"]] for entry in made["output"]] == [[-1, -1]] * 14
+    assert int(made.get("max_batch_size", 0)) == 0
+    with pytest.raises(InferenceServerException, match="there is no model 'nothing'"):
+        await client.document("get_model_config", "nothing")
+
+
 async def test_statistics(client: Client) -> None:
     async def inferred() -> int:
         told = await client.document("get_inference_statistics", "double", "1")
@@ -117,6 +132,9 @@ async def test_statistics(client: Client) -> None:
     before = await inferred()
     await client.infer("double", model_version="1")
     assert await inferred() == before + 1
+    (entry,) = (await client.document("get_inference_statistics", "double", "1"))["model_stats"]
+    for part in ("success", "compute_input", "compute_infer", "compute_output"):
+        assert int(entry["inference_stats"][part]["count"]) == before + 1, part
     everything = await client.document("get_inference_statistics")
     assert len(everything["model_stats"]) == 6
 
@@ -219,7 +237,6 @@ async def test_what_is_wrong_is_told_with_its_field(client: Client) -> None:
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        ("get_model_config", ("double",)),
         ("get_trace_settings", ()),
         ("get_log_settings", ()),
         ("get_system_shared_memory_status", ()),
