@@ -21,7 +21,7 @@ __all__ = ["read_elements", "read_infer_request"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_KINDS = {"B": "b", "F": "iuf"}
+_FLAGS, _NUMBERS = {bool}, {int, float}
 _RAW_ONLY = ("FP16", "BF16")
 
 
@@ -214,7 +214,7 @@ def _read_numbers(
         raise RefusedError("a list is wanted, or parameters.binary_data_size", field=field)
     if datatype in _RAW_ONLY:
         raise RefusedError(f"{datatype} is taken as binary data only", field=field)
-    flat = _flat(data, field) if data and isinstance(data[0], list) else data
+    flat = _flat(data, shape, field) if data and isinstance(data[0], list) else data
     if len(flat) != count:
         raise RefusedError(f"{len(flat)} elements; shape {list(shape)} has {count}", field=field)
     return read_elements(flat, datatype, shape, field)
@@ -230,8 +230,12 @@ def read_elements(flat: list[object], datatype: str, shape: Sequence[int], field
     natural = _natural(flat, datatype, field)
     if datatype[0] in "UI":
         return _whole_numbers(flat, natural, datatype, field).reshape(shape)
-    if natural.dtype.kind not in _KINDS[datatype[0]]:
-        raise RefusedError(f"an element is not of {datatype}", field=field)
+    if natural.dtype.kind == "O":  # whole numbers beyond 64 bits
+        try:
+            natural = np.array(flat, np.float64)
+        except OverflowError:
+            text = f"an element is out of the range of {datatype}"
+            raise RefusedError(text, field=field) from None
     with np.errstate(over="ignore"):  # to infinity, as others round
         return natural.astype(dtype).reshape(shape)
 
@@ -260,7 +264,7 @@ def _natural(flat: list[object], datatype: str, field: str) -> Array:
     kinds = set(map(type, flat))
     if list in kinds:
         raise RefusedError("elements and lists are mixed", field=field)
-    if not kinds <= {bool, int, float}:
+    if not kinds <= (_FLAGS if datatype == "BOOL" else _NUMBERS):
         raise RefusedError(f"an element is not of {datatype}", field=field)
     return np.asarray(flat)
 
@@ -276,15 +280,23 @@ def _read_strings(flat: list[object], field: str) -> Array:
     return texts
 
 
-def _flat(data: list[object], field: str) -> list[object]:
-    """Join nested lists, one level after the other; all must be equally deep."""
+def _flat(data: list[object], shape: Sequence[int], field: str) -> list[object]:
+    """Join nested lists, one level after the other; they must nest as the shape says."""
+    nested = [len(data)]
     while data and isinstance(data[0], list):
+        length = len(data[0])
         joined: list[object] = []
         for item in data:
             if not isinstance(item, list):
                 raise RefusedError("elements and lists are mixed", field=field)
+            if len(item) != length:
+                raise RefusedError("lists beside each other differ in length", field=field)
             joined += item
+        nested.append(length)
         data = joined
+    is_deep_enough = len(nested) == len(shape) or not data  # lists of no lists end there
+    if nested != list(shape[: len(nested)]) or not is_deep_enough:
+        raise RefusedError(f"nests as {nested}, and its shape is {list(shape)}", field=field)
     return data
 
 

@@ -74,7 +74,7 @@ class BodyHeaders(NamedTuple):
                 length = _whole_number(name, value)
             elif name == JSON_LENGTH_HEADER:
                 json_length = _whole_number(name, value)
-            elif name == b"content-encoding" and value != b"identity":
+            elif name == b"content-encoding" and value.lower() not in (b"identity", b""):
                 encoding = value.decode("latin-1")
                 raise RefusedError(f"bodies encoded as {encoding!r} are not taken", status=415)
         return cls(length, json_length)

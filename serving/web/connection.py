@@ -1,7 +1,9 @@
 """HTTP connections under bounds: the length and time of a head, and what may come ahead.
 
 uvicorn bounds none of them with httptools, httptools keeps what it has of a header, and of several
-requests on one connection uvicorn tells only the last one that the client has gone.
+requests on one connection uvicorn tells only the last one that the client has gone. What one read
+of a socket holds is bounded while it is parsed: it may be thousands of headers or requests, and the
+loop waits.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import (
     STATUS_LINE,
     HttpToolsProtocol,
@@ -19,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from ..protocol.http_response import refusal_body
 from ..protocol.limits import Limits
 from .answers import WHOLE_ANSWER
+from .followers import Followers
 from .joined_writes import JoinedWrites
 
 __all__ = ["connection_class"]
@@ -26,16 +30,28 @@ __all__ = ["connection_class"]
 _AHEAD_COUNT = 64
 _AHEAD_BYTES = 1 << 20
 """What may come of later requests while one is under way; no task waits for their answers yet."""
+_PIECE_COUNT = 4096
+"""Into how many chunks the part of a body that is read at once may be cut."""
+
+
+class _BeyondBoundError(Exception):
+    """Stops the parser where it is."""
 
 
 def connection_class(limits: Limits) -> type[asyncio.Protocol]:
     """Make the class of connections for uvicorn's ``http``."""
+    followers = Followers()
 
     class BoundedConnection(HttpToolsProtocol):
         """One connection; closed when a head is too long or too slow, or an answer is not read."""
 
         _head_bytes = 0
+        _parsed_bytes = 0
+        _piece_count = 0
         _is_in_head = False
+        _is_offer = False  # of another protocol, in the head that was parsed last
+        _is_deaf = False  # what comes now cannot be read
+        _refusal: tuple[int, str] | None = None
         _ahead_bytes = 0
         _head_timer: asyncio.TimerHandle | None = None
         _write_timer: asyncio.TimerHandle | None = None
@@ -66,9 +82,16 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
+            if self._is_deaf:
+                return
             was_in_head = self._is_in_head
-            super().data_received(data)
-            if self.transport.is_closing():
+            self._unset_keepalive_if_required()
+            self._piece_count = 0
+            try:
+                self._parse(data)
+            except httptools.HttpParserError:
+                self._end(*(self._refusal or (400, "what was sent is no HTTP request")))
+            if self.transport.is_closing() or self._is_deaf:
                 return
             if self._is_in_head:
                 self._head_bytes += len(data) if was_in_head else 0
@@ -83,11 +106,64 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             if self._head_timer is None and (self._is_in_head or self._has_answered()):
                 self._await_head()
 
+        def _parse(self, data: bytes) -> None:
+            """Parse what was read; an offer to speak another protocol is passed over."""
+            while True:
+                try:
+                    self.parser.feed_data(data)
+                    return
+                except httptools.HttpParserUpgrade as offer:
+                    data = self._head_without_offer() + data[offer.args[0] :]
+                    self._is_offer = False
+                    self.parser = httptools.HttpRequestParser(self)
+
+        def _head_without_offer(self) -> bytes:
+            """Return the head that was parsed last, whose body httptools took for the protocol."""
+            version = self.parser.get_http_version().encode()
+            lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+            lines += [b"%b: %b" % each for each in self.headers if each[0] != b"upgrade"]
+            return b"\r\n".join([*lines, b"", b""])
+
         def on_message_begin(self) -> None:
-            self._is_in_head, self._head_bytes = True, 0
+            if len(self.pipeline) > _AHEAD_COUNT:
+                raise _BeyondBoundError
+            self._is_in_head, self._head_bytes, self._parsed_bytes = True, 0, 0
             super().on_message_begin()
 
+        def on_url(self, url: bytes) -> None:
+            self._count_parsed(len(url))
+            super().on_url(url)
+
+        def on_header(self, name: bytes, value: bytes) -> None:
+            if len(self.headers) >= limits.header_count:
+                self._refusal = 431, f"more than {limits.header_count} headers"
+                raise _BeyondBoundError
+            self._count_parsed(len(name) + len(value))
+            super().on_header(name, value)
+
+        def _count_parsed(self, size: int) -> None:
+            self._parsed_bytes += size
+            if self._parsed_bytes > limits.head_bytes:
+                self._refusal = 431, f"a head of more than {limits.head_bytes} bytes"
+                raise _BeyondBoundError
+
+        def on_body(self, body: bytes) -> None:
+            self._piece_count += 1
+            if self._piece_count > _PIECE_COUNT:
+                self._refusal = 400, "the body comes in too many chunks"
+                raise _BeyondBoundError
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            if not self._is_offer:
+                super().on_message_complete()
+
         def on_headers_complete(self) -> None:
+            if self.parser.should_upgrade():
+                self._is_offer = True
+                if self.parser.get_method() == b"CONNECT":
+                    raise _BeyondBoundError
+                return
             self._is_in_head = False
             self._stop_head_timer()
             super().on_headers_complete()
@@ -114,6 +190,19 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
                 self.transport.close()
             cycle.on_response()
             return True
+
+        def on_response_complete(self) -> None:
+            """Begin the next request of the connection when it is its turn."""
+            if not self.pipeline or self.transport.is_closing():
+                super().on_response_complete()
+                return
+            self.server_state.total_requests += 1
+            followers.add(self.loop, self._begin_next)
+
+        def _begin_next(self) -> None:
+            if self.pipeline and not self.transport.is_closing():
+                self.flow.resume_reading()
+                self._start_asgi_task(*self.pipeline.pop())
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -150,15 +239,27 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
                 self.transport.close()
 
         def _end(self, status: int, message: str) -> None:
-            """Answer without asking the application, unless an answer is under way."""
+            """Answer what is not for the application, and close.
+
+            Requests that came whole before it are answered first, and it is not, then.
+            """
             self._stop_head_timer()
-            if self.cycle is None or self.cycle.response_complete:
+            if len(self.pipeline) > _AHEAD_COUNT:
+                self.transport.abort()
+                return
+            waiting = [each for each in self._cycles if not each.response_complete]
+            if waiting and not waiting[-1].more_body:
+                self._is_deaf, waiting[-1].keep_alive = True, False
+                return
+            if len(waiting) < 2 and not any(each.response_started for each in waiting):
                 body = refusal_body(message)
                 head = (
                     f"HTTP/1.1 {status} \r\ncontent-type: application/json\r\n"
                     f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
                 )
                 self.transport.write(head.encode() + body)
+                for each in waiting:
+                    each.disconnected = True
             self.transport.close()
 
     return BoundedConnection

@@ -99,6 +99,48 @@ def test_a_wrong_input_is_refused_with_its_field(entry: dict[str, Any], told: st
         read(entry)
 
 
+@pytest.mark.parametrize(
+    ("shape", "data"),
+    [([0, 3], []), ([2, 0], [[], []]), ([1, 0, 3], [[]]), ([1, 2, 1], [[[1], [2]]])],
+)
+def test_nested_lists_have_the_shape(shape: list[int], data: list[Any]) -> None:
+    assert list(read(tensor("INT8", shape, data)).inputs[0].array.shape) == shape
+
+
+@pytest.mark.parametrize(
+    ("shape", "data", "told"),
+    [
+        ([1, 3], [[1], [2, 3]], "lists beside each other differ in length"),
+        ([3], [[1, 2, 3]], "nests as [1, 3], and its shape is [3]"),
+        ([2, 3], [[1, 2], [3, 4], [5, 6]], "nests as [3, 2], and its shape is [2, 3]"),
+        ([1, 1, 2], [[1, 2]], "nests as [1, 2], and its shape is [1, 1, 2]"),
+        ([0], [[]], "nests as [1, 0], and its shape is [0]"),
+    ],
+)
+@pytest.mark.parametrize("datatype", ["FP32", "BYTES"])
+def test_nested_lists_of_another_shape_are_refused(
+    datatype: str, shape: list[int], data: list[Any], told: str
+) -> None:
+    with pytest.raises(RefusedError) as refused:
+        read(tensor(datatype, shape, data))
+    assert str(refused.value) == f"inputs[0].data: {told}"
+
+
+@pytest.mark.parametrize("datatype", ["INT8", "UINT64", "FP32", "FP64"])
+@pytest.mark.parametrize("data", [[True, True], [1, True], [False, 0.5]])
+def test_flags_are_no_numbers(datatype: str, data: list[Any]) -> None:
+    with pytest.raises(RefusedError, match=f"an element is not of {datatype}"):
+        read(tensor(datatype, [2], data))
+
+
+@pytest.mark.parametrize("datatype", ["FP32", "FP64"])
+def test_whole_numbers_of_any_length_are_floats(datatype: str) -> None:
+    array = read(tensor(datatype, [2], [10**30, 1])).inputs[0].array
+    assert array.tolist() == [array.dtype.type(1e30), 1.0]
+    with pytest.raises(RefusedError, match=f"out of the range of {datatype}"):
+        read(tensor(datatype, [2], [10**400, 1]))
+
+
 def test_texts_among_numbers_take_no_memory() -> None:
     """Numpy would give each element the room of the longest text, here 40 GB in all."""
     data = ["a" * (1 << 20), *[""] * 9999]

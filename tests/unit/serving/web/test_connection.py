@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 import shutil
 import socket
@@ -115,6 +116,148 @@ async def test_what_comes_ahead_of_answers_is_bounded(ahead: bytes) -> None:
         writer.close()
         while state.connections or state.tasks:
             await checkpoint()
+
+
+async def answers_to(sent: bytes, limits: Limits | None = None, *, ends: bool = True) -> bytes:
+    """Send bytes to an application that answers bodies back; return all that comes."""
+
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        body, has_more = b"", True
+        while has_more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            has_more = message.get("more_body", False)
+        told = scope["method"].encode() + b" " + scope["path"].encode() + b" " + body
+        await Response(told)(scope, receive, send)
+
+    async with listening(endpoint, connection_class(limits or Limits())) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent if not ends else sent + LAST)
+        told = b""
+        with contextlib.suppress(ConnectionError):
+            told = await reader.read()
+        writer.close()
+        return told
+
+
+LAST = b"GET /last HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+POST = b"POST /p HTTP/1.1\r\nhost: x\r\ncontent-length: 4\r\n\r\nbody"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"\x00\x01",
+        b"GET /v2 HTTP/1.1\r\nhost : x\r\n\r\n",
+        b"CONNECT x:1 HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        POST.replace(b"host: x", b"transfer-encoding: chunked"),
+        POST.replace(b"host: x", b"content-length: 5"),
+    ],
+)
+async def test_what_is_no_http_is_told_as_the_protocol_tells_errors(wrong: bytes) -> None:
+    head, _, body = (await answers_to(wrong, ends=False)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/json" in head
+    assert json.loads(body) == {"error": "what was sent is no HTTP request"}
+
+
+async def test_garbage_behind_requests_does_not_cost_their_answers() -> None:
+    told = await answers_to(POST + GET + b"\x00garbage" + GET, ends=False)
+    assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"200", b"200"]
+    assert told.endswith(b"GET / ")
+
+
+async def test_garbage_in_a_body_is_refused() -> None:
+    head = b"POST /p HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    told = await answers_to(head + b"2\r\nab\r\nzz\r\n", ends=False)
+    assert re.findall(rb"HTTP/1.1 (\d+)", told) == [b"400"]
+    told = await answers_to(GET + head + b"2\r\nab\r\nzz\r\n", ends=False)
+    assert b" 400 " not in told  # which the client would take for the answer to its first
+
+
+@pytest.mark.parametrize("offer", [b"h2c", b"websocket", b"TLS/1.0"])
+@pytest.mark.parametrize("count", [1, 3])
+async def test_an_offer_of_another_protocol_is_passed_over(offer: bytes, count: int) -> None:
+    """Clients that could speak HTTP/2 send it with their first request, and its body."""
+    sent = POST.replace(b"host: x", b"host: x\r\nConnection: Upgrade\r\nUpgrade: " + offer)
+    whole = await answers_to(sent * count)
+    assert whole.count(b"POST /p body") == count
+    assert whole.endswith(b"GET /last ")
+    assert (await answers_to(GET.replace(b"host", b"connection: upgrade\r\nupgrade"))).endswith(
+        b"GET /last "
+    )
+
+
+async def test_the_body_behind_an_offer_is_no_request_when_it_comes_later() -> None:
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        message = await receive()
+        while message.get("more_body"):
+            message = await receive()
+        await Response(scope["path"].encode())(scope, receive, send)
+
+    hidden = b"GET /hidden HTTP/1.1\r\nhost: x\r\n\r\n"
+    head = b"POST /p HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: h2c\r\n"
+    async with listening(endpoint, connection_class(Limits())) as (port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(head + b"content-length: %d\r\n\r\n" % len(hidden))
+        for place in range(0, len(hidden), 5):
+            await writer.drain()
+            await checkpoint()
+            writer.write(hidden[place : place + 5])
+        writer.write(LAST)
+        told = await reader.read()
+        writer.close()
+    assert b"hidden" not in told
+    assert told.count(b"HTTP/1.1 200") == 2
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (b"x: y\r\n" * 12, b"431"),
+        (b"x: " + b"y" * 3000 + b"\r\n", b"431"),
+        (b"x: " + b"y" * 900 + b"\r\n", b"200"),
+        (b"x: y\r\n" * 5, b"200"),
+    ],
+)
+async def test_a_head_that_comes_at_once_is_bounded_as_well(headers: bytes, status: bytes) -> None:
+    limits = Limits(head_bytes=2000, header_count=10)
+    told = await answers_to(GET[:-2] + headers + b"\r\n", limits)
+    assert told[9:12] == status
+    assert (await answers_to(GET.replace(b"/", b"/" + b"a" * 3000, 1), limits))[9:12] == b"431"
+
+
+async def test_a_body_in_very_many_chunks_is_refused() -> None:
+    head = b"POST /p HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+    few = await answers_to(head + b"1\r\na\r\n" * 1000 + b"0\r\n\r\n")
+    assert few.startswith(b"HTTP/1.1 200")
+    many = await answers_to(head + b"1\r\na\r\n" * 20_000, ends=False)
+    assert many == b"" or b"too many chunks" in many
+
+
+async def test_requests_behind_others_begin_one_in_a_turn() -> None:
+    """So one that comes alone does not stand behind all that other clients sent at once."""
+    turn, begun = 0, list[int]()
+
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.append(turn)
+        await Response(b"")(scope, receive, send)
+
+    async with listening(endpoint, connection_class(Limits())) as (port, _):
+        clients = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        for _, writer in clients:
+            writer.write(GET * 5)
+        while len(begun) < 40:
+            await checkpoint()
+            turn += 1
+        for _, writer in clients:
+            writer.close()
+    counts = [begun.count(each) for each in set(begun)]
+    assert max(counts) <= 9  # as many as there are clients, and one
+    assert counts.count(1) >= 20
 
 
 @pytest.fixture
