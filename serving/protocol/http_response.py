@@ -56,7 +56,9 @@ def _output(requested: Requested, array: Array, raw: list[memoryview]) -> dict[s
     if requested.place is not None:
         data = raw_bytes(array)
         requested.place.write(data)
-        entry["parameters"] = place_parameters(requested.place, data.nbytes)
+        # Triton's C++ client looks for a size wherever there are parameters.
+        told = place_parameters(requested.place, data.nbytes)
+        entry["parameters"] = {**told, "binary_data_size": 0}
     elif requested.is_binary:
         data = raw_bytes(array)
         entry["parameters"] = {"binary_data_size": data.nbytes}
