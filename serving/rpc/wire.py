@@ -30,13 +30,14 @@ def _most_fields(limits: Limits) -> int:
     return _MOST_FIELDS_OF_A_TENSOR * limits.tensor_count
 
 
-def refuse_too_many_fields(data: bytes, depth: Depth, limits: Limits) -> None:
+def refuse_too_many_fields(data: bytes, depth: Depth, limits: Limits) -> int:
     """Look at a message's fields, and into those that ``depth`` names.
 
-    Raises RefusedError for more fields than a request can need, for more elements than JSON could
-    bring (``json_bytes``), and for what is no protobuf message as far as it was looked at.
+    Returns how many bytes the elements have whose length counts instead of their fields. Raises
+    RefusedError for more fields than a request can need, for more elements than JSON could bring
+    (``json_bytes``), and for what is no protobuf message as far as it was looked at.
     """
-    left = _most_fields(limits)
+    left, element_bytes = _most_fields(limits), 0
     waiting: list[tuple[int, int, Depth]] = [(0, len(data), depth)]
     while waiting:
         place, end, inner = waiting.pop()
@@ -57,9 +58,12 @@ def refuse_too_many_fields(data: bytes, depth: Depth, limits: Limits) -> None:
                         f"tensors in raw_input_contents",
                         status=413,
                     )
+                else:
+                    element_bytes += size
             place += size
             if place > end:
                 raise _garbled()
+    return element_bytes
 
 
 def _size(data: bytes, place: int, end: int, kind: int) -> tuple[int, int]:

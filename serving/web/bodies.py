@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from anyio import CapacityLimiter, to_thread
@@ -18,11 +18,14 @@ from ..protocol.refusal import RefusedError
 
 __all__ = [
     "AT_ONCE_BYTES",
+    "BODY_SINK",
     "JSON_LENGTH_HEADER",
     "BodyHeaders",
     "Headers",
     "Readers",
+    "Sink",
     "read_body",
+    "reads_at_once",
     "written",
 ]
 
@@ -34,6 +37,16 @@ JSON_LENGTH_HEADER = b"inference-header-content-length"
 _ALIGNMENT = 64
 AT_ONCE_BYTES = 64 << 10
 """What is read or written on the event loop; more of it goes to a thread."""
+_VIEWED_BYTES = 4 << 20
+"""What is viewed there where it need not be read, or copied where it is not aligned."""
+BODY_SINK = "aioinfer.body_sink"
+"""The extension of a scope with ``send_to``, which takes a Sink for what is left of the body; then
+``receive`` has no more pieces, and returns at the body's end or when the Sink asked for it. False:
+it cannot."""
+
+Sink = Callable[[bytes], bool]
+"""Takes a piece of a body, and never raises; False: ``receive`` is to return."""
+
 _READER_COUNT = 2
 """Threads that read at once: JSON takes many times its length, and they share the interpreter."""
 
@@ -50,6 +63,16 @@ class Readers:
         if size <= AT_ONCE_BYTES:
             return read()
         return await to_thread.run_sync(read, limiter=self._limiter)
+
+
+def reads_at_once(body: memoryview, json_length: int | None) -> bool:
+    """Tell whether a request is soon read: it is short, or raw numbers behind a short JSON."""
+    if len(body) <= AT_ONCE_BYTES:
+        return True
+    if json_length is None or json_length > AT_ONCE_BYTES or len(body) > _VIEWED_BYTES:
+        return False
+    text = bytes(body[:json_length])
+    return b"BYTES" not in text and b"\\" not in text  # which could write it otherwise
 
 
 async def written(size: int, write: Callable[[], T]) -> T:
@@ -87,10 +110,15 @@ def _whole_number(name: bytes, value: bytes) -> int:
 
 
 async def read_body(
-    headers: BodyHeaders, receive: Receive, limits: Limits, share: BodyShare
+    headers: BodyHeaders,
+    receive: Receive,
+    limits: Limits,
+    share: BodyShare,
+    extensions: Mapping[str, Any] | None = None,
 ) -> memoryview:
     """Read a body into its share of the memory for all.
 
+    extensions: of the request's scope; a long body goes from the connection to its place.
     Raises RefusedError for one that is too long or too slow, for which there is no room now, and
     whose client leaves. What comes in several pieces lies so that what follows the JSON part is
     aligned.
@@ -99,7 +127,8 @@ async def read_body(
     if length is not None and length > limits.body_bytes:
         raise _too_long(limits)
     share.expect(length or 0)
-    joined = Begun(_joined(receive, length, headers.json_length or 0, limits, share))
+    sink = (extensions or {}).get(BODY_SINK, {}).get("send_to")
+    joined = Begun(_joined(receive, length, headers.json_length or 0, limits, share, sink))
     if joined.is_over:
         return joined.result
     try:
@@ -126,23 +155,53 @@ async def _piece(receive: Receive) -> tuple[bytes, bool]:
 async def _pieces(receive: Receive, has_more: bool) -> AsyncIterator[bytes]:
     while has_more:
         piece, has_more = await _piece(receive)
-        if piece:
+        if piece or has_more:
             yield piece
 
 
+class _Filling:
+    """A body on its way to its place, which counts as its pieces come."""
+
+    def __init__(self, memory: memoryview, share: BodyShare) -> None:
+        self.memory, self.place, self._share = memory, 0, share
+        self.error: RefusedError | None = None
+
+    def write(self, piece: bytes) -> bool:
+        """Be a Sink."""
+        end = self.place + len(piece)
+        try:
+            if end > len(self.memory):
+                raise RefusedError("the body is longer than its Content-Length")
+            self._share.take(len(piece))
+        except RefusedError as error:
+            self.error = error
+            return False
+        self.memory[self.place : end] = piece
+        self.place = end
+        return True
+
+
 async def _joined(
-    receive: Receive, length: int | None, head: int, limits: Limits, share: BodyShare
+    receive: Receive,
+    length: int | None,
+    head: int,
+    limits: Limits,
+    share: BodyShare,
+    send_to: Callable[[Sink], bool] | None,
 ) -> memoryview:
     first, has_more = await _piece(receive)
-    share.take(len(first))
     if length == len(first) and not has_more:
+        share.take(len(first))
         return memoryview(first)
     pieces = _pieces(receive, has_more)
     if length == len(first):
-        async for _ in pieces:
-            raise RefusedError("the body is longer than its Content-Length")
+        share.take(length)
+        async for piece in pieces:
+            if piece:
+                raise RefusedError("the body is longer than its Content-Length")
         return memoryview(first)
     if length is None:
+        share.take(len(first))
         joined = bytearray(first)
         async for piece in pieces:
             share.take(len(piece))
@@ -151,20 +210,17 @@ async def _joined(
                 raise _too_long(limits)
         return memoryview(joined)
     start = -head % _ALIGNMENT  # numpy's own memory is aligned to 16 or more
-    memory = np.empty(start + length, np.uint8).data[start:]
-    place = 0
-    piece = first
-    while True:
-        end = place + len(piece)
-        if end > length:
-            raise RefusedError("the body is longer than its Content-Length")
-        memory[place:end] = piece
-        place = end
+    filling = _Filling(np.empty(start + length, np.uint8).data[start:], share)
+    filling.write(first)
+    if has_more and send_to is not None:
+        send_to(filling.write)
+    while filling.error is None:
         try:
-            piece = await anext(pieces)
+            filling.write(await anext(pieces))
         except StopAsyncIteration:
             break
-        share.take(len(piece))
-    if place < length:
+    if filling.error is not None:
+        raise filling.error
+    if filling.place < length:
         raise RefusedError("the body is shorter than its Content-Length")
-    return memory
+    return filling.memory

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Any
 
 import httptools
@@ -22,6 +23,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from ..protocol.http_response import refusal_body
 from ..protocol.limits import Limits
 from .answers import WHOLE_ANSWER
+from .bodies import BODY_SINK, Sink
 from .followers import Followers
 from .joined_writes import JoinedWrites
 
@@ -52,6 +54,7 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
         _is_offer = False  # of another protocol, in the head that was parsed last
         _is_deaf = False  # what comes now cannot be read
         _refusal: tuple[int, str] | None = None
+        _sink: Sink | None = None  # of the body that is parsed
         _ahead_bytes = 0
         _head_timer: asyncio.TimerHandle | None = None
         _write_timer: asyncio.TimerHandle | None = None
@@ -79,6 +82,7 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             self._cycles.clear()
             if self.cycle is not None:
                 self.scope.pop("extensions", None)  # which hold this connection
+            self._sink = None
             super().connection_lost(exc)
 
         def data_received(self, data: bytes) -> None:
@@ -152,9 +156,20 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             if self._piece_count > _PIECE_COUNT:
                 self._refusal = 400, "the body comes in too many chunks"
                 raise _BeyondBoundError
-            super().on_body(body)
+            if self._sink is None or self.cycle.response_complete:
+                super().on_body(body)
+            elif not self._sink(body):
+                self.cycle.message_event.set()
+
+        def _send_to(self, cycle: RequestResponseCycle, sink: Sink) -> bool:
+            """Have the rest of a request's body go there; False where it has come already."""
+            if self.cycle is not cycle or not cycle.more_body:
+                return False
+            self._sink = sink
+            return True
 
         def on_message_complete(self) -> None:
+            self._sink = None
             if not self._is_offer:
                 super().on_message_complete()
 
@@ -171,7 +186,10 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
                 self._cycles.popleft()
             if self.cycle is not None:
                 self._cycles.append(self.cycle)
-                self.scope["extensions"] = {WHOLE_ANSWER: {"write": self._write_whole}}
+                self.scope["extensions"] = {
+                    WHOLE_ANSWER: {"write": self._write_whole},
+                    BODY_SINK: {"send_to": partial(self._send_to, self.cycle)},
+                }
 
         def _write_whole(self, headers: bytes, body: bytes) -> bool:
             """Do what ``send`` of the request under way does of two messages, as a WriteWhole."""

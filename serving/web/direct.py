@@ -18,7 +18,7 @@ from ..inference import Inference
 from ..protocol.http_request import read_infer_request
 from ..protocol.http_response import infer_response, refusal_body
 from .answers import JSON_TYPE, send_answer, send_tensors
-from .bodies import AT_ONCE_BYTES, BodyHeaders, Readers, read_body, written
+from .bodies import AT_ONCE_BYTES, BodyHeaders, Readers, read_body, reads_at_once, written
 from .disconnects import while_connected
 from .refusals import refusal_headers, server_ends, unknown_address
 
@@ -75,10 +75,10 @@ class InferAddress:
         served = inference.repository.find(model, version)  # before the body is read
         headers = BodyHeaders.of(scope["headers"])
         with inference.bodies.share() as share:
-            body = await read_body(headers, receive, limits, share)
+            body = await read_body(headers, receive, limits, share, scope.get("extensions"))
             given, keeps_bytes = (body, headers.json_length, limits), served.keeps_bytes
             regions = inference.regions
-            if len(body) <= AT_ONCE_BYTES:
+            if reads_at_once(body, headers.json_length):
                 call = read_infer_request(*given, keeps_bytes=keeps_bytes, regions=regions)
             else:
                 read = partial(read_infer_request, *given, keeps_bytes=keeps_bytes, regions=regions)

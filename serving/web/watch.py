@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..access_log import AccessLog
 from ..spans import Spans
 from .answers import WHOLE_ANSWER
+from .bodies import BODY_SINK
 
 __all__ = ["Watch", "model_of"]
 
@@ -29,7 +30,8 @@ class Watch:
         if not is_request or (self._log is None and not self._spans.is_wanted(headers)):
             await self._app(scope, receive, send)
             return
-        scope.get("extensions", {}).pop(WHOLE_ANSWER, None)
+        for name in (WHOLE_ANSWER, BODY_SINK):  # which pass by what counts here
+            scope.get("extensions", {}).pop(name, None)
         counts = _Counts(send, receive)
         log, path = self._log, scope["path"]
         begun_s = log.clock() if log is not None else 0.0

@@ -10,13 +10,12 @@ import shutil
 import socket
 import ssl
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
-import uvicorn
 import uvloop
 from anyio.lowlevel import checkpoint
 from starlette.responses import Response
@@ -27,20 +26,9 @@ from aioinfer.serving.protocol.limits import Limits
 from aioinfer.serving.web.answers import send_tensors
 from aioinfer.serving.web.connection import connection_class
 from aioinfer.serving.web.handshakes import SecureListener
+from unit.serving.listening import listening, made_by
 
 ANSWER_BYTES = 64 << 20  # more than the system keeps for a client that does not read
-
-
-@asynccontextmanager
-async def listening(
-    endpoint: ASGIApp, connection: Callable[..., Any]
-) -> AsyncIterator[tuple[int, ServerState]]:
-    """Answer connections on a port; yields it, and what is open."""
-    state = ServerState()
-    made = made_by(endpoint, connection, state)
-    server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
-    async with server:
-        yield server.sockets[0].getsockname()[1], state
 
 
 @asynccontextmanager
@@ -62,16 +50,6 @@ async def secured(
         yield listener.getsockname()[1], state
         server.close()
         await server.wait_closed()
-
-
-def made_by(
-    endpoint: ASGIApp, connection: Callable[..., Any], state: ServerState
-) -> Callable[[], asyncio.BaseProtocol]:
-    config = uvicorn.Config(
-        endpoint, http=cast(Any, connection), ws="none", lifespan="off", log_config=None
-    )
-    config.load()
-    return lambda: connection(config=config, server_state=state, app_state={})
 
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
