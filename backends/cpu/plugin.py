@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
-from ...executors import QuotaMeter, StreamsConfig, allowed_cpus
+from ...executors import CpuAllowance, QuotaMeter, StreamsConfig, allowed_cpus
 from ...runtime.blobs.graph_record import read_model_record
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
@@ -86,6 +86,10 @@ class CpuPlugin(Plugin):
     def __init__(self, core: CoreHandle, name: str) -> None:
         super().__init__(core, name)
         self._engine = open_engine()
+        self._latest: (
+            tuple[Configuration, CpuAllowance, tuple[StreamsConfig, Configuration]] | None
+        ) = None
+        """What the properties of the last load were resolved to; its other parts have the same."""
         step_runner(self._engine)
 
     def device_ids(self) -> list[str]:
@@ -165,7 +169,7 @@ class CpuPlugin(Plugin):
 
     def remarks(self, model: Model, report: PassReport, config: Configuration) -> tuple[str, ...]:
         found = []
-        if any(item.patch_count and item.name == HalfWidening.name for item in report.results):
+        if any(item.patches and item.name == HalfWidening.name for item in report.results):
             precision = self._resolved(config)[1][INFERENCE_PRECISION_HINT]
             found.append(
                 f"what the model stores in float16 or bfloat16 is computed in {precision}, and not "
@@ -323,8 +327,15 @@ class CpuPlugin(Plugin):
 
     def _resolved(self, config: Configuration) -> tuple[StreamsConfig, Configuration]:
         """Return the streams of a network, and its properties with what the device has chosen."""
+        allowance, latest = allowed_cpus(), self._latest
+        if latest is None or latest[0] is not config or latest[1] != allowance:
+            latest = self._latest = config, allowance, self._resolve_for(config, allowance)
+        return latest[2]
+
+    def _resolve_for(
+        self, config: Configuration, allowance: CpuAllowance
+    ) -> tuple[StreamsConfig, Configuration]:
         device = f"{self.name}.{config['DEVICE_ID']}"
-        allowance = allowed_cpus()
         can_follow = (
             allowance.count > allowance.whole_count
             and config[CPU_ADAPTIVE_TEAMS.key]

@@ -126,8 +126,7 @@ class ModelDivider:
         unfolded = {device: self._unfolded_ops(device) for device in devices}
         follow_users(copied.graph, unfolded, placing.wishes)
         passes = default_passes(kept_ops, is_wanted_by_user(unfolded), decomposes=False)
-        whole, report = specialize_with_report(copied, {}, passes)
-        copied.dispose()
+        whole, report = specialize_with_report(copied, {}, passes, is_inferred=True)
         correct_graph_types(whole.graph)
         by_origin: dict[str, Placement] = {}
         for origin in nodes:
@@ -142,6 +141,8 @@ class ModelDivider:
         subgraphs = select_subgraphs(names, edges, affinity, devices)
         ordered = [subgraphs[index] for index in execution_order(subgraphs, edges, names)]
         cut = cut_model(whole, ordered)
+        for piece in cut.subgraphs:  # a policy may bring nodes together that are equal
+            piece.model.is_clean = policy == "PRIORITY"
         partition = make_partition(
             whole, cut, by_origin, _main_names(report.removed_names, nodes), devices, expected
         )

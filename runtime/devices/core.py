@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from time import monotonic
@@ -29,6 +30,7 @@ from .collection_pause import full_collections_paused
 from .device_lookup import DeviceLookup
 from .extension import Extension, TypeRuleOf
 from .importing import (
+    FileStatus,
     blob_at_fault,
     chosen_by_caller,
     configuration_of,
@@ -135,10 +137,19 @@ class Core(Closing):
     ) -> Callable[[Model], ExecutableNetwork]:
         """Return what loads models as ``load_network`` does, after it has been told where and how.
 
-        For plugins that load many: device and properties are looked up once.
+        For plugins that load many as parts of one, while that is loaded: device and properties are
+        looked up once.
         """
         plugin, config_of = self._devices.loadable(device)
-        return partial(self._loaded, device, plugin, config_of(config))
+        configuration = config_of(config)
+
+        def load(model: Model) -> ExecutableNetwork:
+            with loading_failures_named(device):
+                network = self._compiled(device, plugin, model, configuration)
+            self._networks.keep(network)
+            return warmed(network, configuration)
+
+        return load
 
     def _loaded(
         self,
@@ -155,13 +166,13 @@ class Core(Closing):
             is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin
             network = cache.load_known(file, name) if cache and file and is_alone else None
             if network is None:
-                network = self._compiled(device, plugin, model, configuration, name)
+                network = self._read_and_compiled(device, plugin, model, configuration, name)
         if preprocess is not None or postprocess is not None:
             network = self._staged(network, preprocess, postprocess)
         self._networks.keep(network)
         return warmed(network, configuration)
 
-    def _compiled(
+    def _read_and_compiled(
         self,
         device: str,
         plugin: Plugin,
@@ -169,10 +180,8 @@ class Core(Closing):
         configuration: Configuration,
         name: str | None,
     ) -> ExecutableNetwork:
-        """Read a model and have the plugin compile it, or import it where its content is known."""
-        may_map = plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
         was = file_status(path_of(model))
-        wanted = self._read(model, is_mapped=may_map)
+        wanted = self._read(model, is_mapped=_may_map(plugin, configuration))
         if wanted is not model:
             wanted.is_disposable = True
             if was is not None and wanted.is_one_file and wanted.path is not None:
@@ -182,13 +191,27 @@ class Core(Closing):
             if isinstance(model, Model):  # the caller's keeps its own name
                 wanted = model.with_graph(model.graph)
             wanted.name = name
-        if wanted.is_mapped and (has_static_types(wanted.inputs) or not may_map):
+        return self._compiled(device, plugin, wanted, configuration, was)
+
+    def _compiled(
+        self,
+        device: str,
+        plugin: Plugin,
+        wanted: Model,
+        configuration: Configuration,
+        was: FileStatus | None = None,
+    ) -> ExecutableNetwork:
+        """Have the plugin compile a model, or import it where its content is known."""
+        if wanted.is_mapped and (
+            has_static_types(wanted.inputs) or not _may_map(plugin, configuration)
+        ):
             wanted = in_memory(wanted)  # once is enough
         pairs = find_pairs(wanted, configuration)
         if not pairs:
             plugin, configuration = self._devices.batched(device, plugin, configuration)
         cache = cache_of(plugin, configuration)
-        with constants_held(wanted.graph), placed(network=wanted.name):
+        held = constants_held(wanted.graph) if wanted.is_mapped else nullcontext()
+        with held, placed(network=wanted.name):
             if cache is not None:
                 return cache.load(wanted, pairs, was)
             network = plugin.load_network(wanted, configuration)
@@ -500,6 +523,10 @@ class Core(Closing):
     def __repr__(self) -> str:
         state = "closed" if self._devices.is_closed else "open"
         return f"<Core {state}: {', '.join(self.plugin_names)}>"
+
+
+def _may_map(plugin: Plugin, configuration: Configuration) -> bool:
+    return plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
 
 
 def _imported(

@@ -62,6 +62,8 @@ class Model:
         self.is_settled = False
         """True if the passes that its device runs once a model found nothing in it: where all types
         are static, they would find nothing again."""
+        self.is_clean = False
+        """True of a part of a model in which nothing was unused or computed twice."""
         self.is_one_file = False
         """True if it was read from the file at ``path`` alone, as that was then."""
         self.read_again: Callable[[], Model] | None = None

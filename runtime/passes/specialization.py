@@ -72,15 +72,20 @@ def specialize_with_report(
     *,
     check: bool = True,
     is_last: bool = False,
+    is_inferred: bool = False,
 ) -> tuple[Model, PassReport]:
     """Specialise, and return what was rewritten; ``passes`` replace the ones that run every round.
 
     The report's ``removed_names`` belong to ``map_to_original`` as those of any other run.
+    ``is_inferred`` says of a model for no shapes in particular, of which nothing else is made, that
+    its types are those which inference gives: it is rewritten itself.
     """
     chosen = default_passes() if passes is None else tuple(passes)
     bindings = symbol_bindings(model.inputs, input_shapes)
     report = PassReport()
-    is_known = is_last and has_static_types([*model.inputs, *_derived_values(model.graph)])
+    is_known = is_inferred or (
+        is_last and has_static_types([*model.inputs, *_derived_values(model.graph)])
+    )
     if is_known and model.is_settled:
         return model, report
 

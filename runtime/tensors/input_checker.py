@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,8 +31,14 @@ class InputChecker:
         self, ports: Sequence[Port], network: str, adopt: AdoptArray | None = None
     ) -> None:
         self._ports, self._network, self._adopt = tuple(ports), network, adopt
-        self._expected = _expected(self._ports)
-        self._equal = _equal_places(self._ports)
+
+    @functools.cached_property
+    def _expected(self) -> tuple[Expected, ...] | None:
+        return _expected(self._ports)
+
+    @functools.cached_property
+    def _equal(self) -> tuple[tuple[Place, Place], ...]:
+        return _equal_places(self._ports)
 
     def check(self, given: Any) -> dict[str, Any]:
         """Turn what the caller of a run gave into name -> array; as ``check_inputs`` does.

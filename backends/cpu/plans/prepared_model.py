@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....runtime.graph import Model
+from ....runtime.graph import Graph, Model
+from ....runtime.graph.traversal import all_nodes
 from ....runtime.passes import ConstantFolding, DeadCode, Pass, run_passes
 from ....runtime.type_inference import has_static_types, infer_graph_types
 from ..passes.quantization_facts import is_int8_weights
@@ -19,10 +20,10 @@ __all__ = ["prepared_model"]
 def prepared_model(model: Model, passes: Sequence[Pass]) -> Model | None:
     """Copy a model and run these passes on the copy; None where that is in vain.
 
-    It is for a network of one plan, and for a model whose types our own rules cannot infer: onnx
-    knows nothing of fused nodes.
+    It is for a network of one plan, for a model without any operator that the passes want, and for
+    one whose types our own rules cannot infer: onnx knows nothing of fused nodes.
     """
-    if not passes or has_static_types(model.inputs):
+    if has_static_types(model.inputs) or not _may_find(passes, model.graph):
         return None
     prepared = model.copy()
     if not infer_graph_types(prepared.graph):
@@ -31,3 +32,10 @@ def prepared_model(model: Model, passes: Sequence[Pass]) -> Model | None:
     folding = ConstantFolding(is_kept=is_int8_weights)
     run_passes(prepared, (*passes, folding, DeadCode()))
     return prepared
+
+
+def _may_find(passes: Sequence[Pass], graph: Graph) -> bool:
+    op_types = {node.op_type for node in all_nodes(graph)}
+    return any(
+        item.wanted_ops is None or not op_types.isdisjoint(item.wanted_ops) for item in passes
+    )

@@ -28,6 +28,7 @@ class CommonSubexpressions(Pass):
     """
 
     name = "common subexpressions"
+    cleans = True
     requires = frozenset({"topological order"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:

@@ -19,6 +19,7 @@ class DeadCode(Pass):
     """
 
     name = "dead code"
+    cleans = True
     requires = frozenset({"topological order"})
     guarantees = frozenset({"no dead nodes", "no unused constants"})
 

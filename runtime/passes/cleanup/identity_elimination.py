@@ -24,6 +24,7 @@ class IdentityElimination(Pass):
 
     name = "identity elimination"
     wanted_ops = frozenset(NO_OP_RULES)
+    cleans = True
 
     def __init__(self, *, keep_ops: Collection[str] = ()) -> None:
         self._keep_ops = frozenset(keep_ops)

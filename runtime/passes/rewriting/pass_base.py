@@ -30,6 +30,8 @@ class Pass(ABC):
     wanted_ops: ClassVar[frozenset[str] | None] = None
     """Operators, of whichever domain, without any of which it finds nothing in a graph, so that it
     is not asked; None: it has to look."""
+    cleans: ClassVar[bool] = False
+    """Whether it finds nothing in a model that ``is_clean``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Refuse property names that no predicate stands for."""

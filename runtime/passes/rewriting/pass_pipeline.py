@@ -100,9 +100,12 @@ class _Run:
         for item in passes:
             if self._is_over():
                 break
-            self._run_pass(item)
+            if self._check or self._may_find(item):
+                self._run_pass(item)
+            else:
+                self._results.append(PassResult(item.name, (), (), 0, 0.0))
         if self._count:
-            self._model.is_settled = False
+            self._model.is_settled = self._model.is_clean = False
         removed = dict.fromkeys(name for result in self._results for name in result.removed_names)
         kept = self._carried_names(removed)
         return PassReport(
@@ -135,6 +138,8 @@ class _Run:
             self._op_types.update(inner.op_type for body in bodies for inner in all_nodes(body))
 
     def _may_find(self, item: Pass) -> bool:
+        if item.cleans and self._model.is_clean and not self._count:
+            return False
         return item.wanted_ops is None or not self._op_types.isdisjoint(item.wanted_ops)
 
     def _rewrite(self, item: Pass) -> int:

@@ -41,7 +41,7 @@ class PassReport:
     @property
     def patch_count(self) -> int:
         """How many patches were applied by all passes."""
-        return sum(result.patch_count for result in self.results)
+        return sum([len(result.patches) for result in self.results])
 
     @property
     def time_s(self) -> float:

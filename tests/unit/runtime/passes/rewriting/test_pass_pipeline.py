@@ -316,3 +316,31 @@ def test_a_pass_that_cannot_be_bound_is_named() -> None:
 
     with pytest.raises(GraphError, match="'identity elimination' failed before its first patch"):
         run_passes(parse(IDENTITIES), [Unbound()])
+
+
+class Cleaning(Relus):
+    """A pass that finds nothing in a clean model."""
+
+    wanted_ops = None
+    cleans = True
+
+
+def test_a_pass_that_cleans_is_asked_of_a_clean_model_only_after_another_has_changed_it() -> None:
+    model = parse("g (float[2] x) => (float[2] y) { a = Relu(x) b = Identity(a) y = Neg(b) }")
+    model.is_clean, before, after = True, Cleaning(), Cleaning()
+    quiet = Relus()
+    run_passes(model, [quiet, before], check=False)
+    assert quiet.seen
+    assert not before.seen
+    assert model.is_clean
+    run_passes(model, [before, Rewrite(_skip_identities), after], check=False)
+    assert not before.seen
+    assert after.seen
+    assert not model.is_clean
+
+
+def _skip_identities(graph: Graph) -> Iterator[GraphPatch]:
+    for node in graph.nodes_of("Identity"):
+        value = node.inputs[0]
+        assert value is not None
+        yield GraphPatch("skip").replace(node.outputs[0], value).remove(node)
