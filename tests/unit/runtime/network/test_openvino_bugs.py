@@ -16,6 +16,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
+from onnx import parser
 
 import aioinfer
 from aioinfer import AsyncInferQueue
@@ -23,9 +24,12 @@ from aioinfer.errors import (
     ClosedError,
     DeadlineExceededError,
     DeviceError,
+    OverloadedError,
+    PropertyError,
     RequestBusyError,
     RequestCancelledError,
     RequestStateError,
+    TensorError,
 )
 from aioinfer.testing import MockDevice, MockDevices, VirtualTimer
 from unit.runtime.models import expected, tiny_model
@@ -358,6 +362,58 @@ def a_failed_item_blocks_the_queue_for_ever(world: World) -> None:
     assert queue.is_ready()
 
 
+def a_core_keeps_settings_that_nobody_knows(world: World) -> None:
+    with aioinfer.Core() as core:
+        with pytest.raises(PropertyError, match="SPED"):
+            core.set_config(None, {"SPED": 1})
+        core.load_network(tiny_model(), "REFERENCE").close()  # made only now, and given nothing
+
+
+def keys_that_nobody_knows_are_passed_on_to_some_device(world: World) -> None:
+    with pytest.raises(PropertyError, match="HETERO has no property 'SPED'"):
+        world.core.load_network(tiny_model(), "HETERO:MOCK.0,REFERENCE", {"SPED": 1})
+
+
+class OddError(OverflowError):
+    """What a kernel of a user raises."""
+
+
+def errors_lose_their_class_and_cause(world: World) -> None:
+    cause = KeyError("why")
+    for device in ("MOCK.0", "HETERO:MOCK.0,REFERENCE", "AUTO:MOCK.0"):
+        with world.core.load_network(tiny_model(), device) as network:
+            request = network.create_infer_request()
+            for error in (OddError("odd"), TensorError("bad"), OverloadedError("full")):
+                error.__cause__ = cause
+                request.start_async(X)
+                world.device.held.fail(error)
+                with pytest.raises(type(error)) as raised:
+                    request.wait(WAIT_S)
+                assert type(raised.value) is type(error), device
+                assert raised.value is error or raised.value.__cause__ in (error, cause), device
+
+
+def constants_on_another_device_open_the_shapes_behind_them(world: World) -> None:
+    text = """<ir_version: 9, opset_import: ["": 20]> g (float[1, 3] x) => (float[3, 1] y)
+        <int64[2] last_first = {1, 0}> {
+        [s] s = Shape (x)
+        [k] k = Gather (s, last_first)
+        [r] r = Reshape (x, k)
+        [n] y = Neg (r)
+    }"""
+    affinity = {name: f"REFERENCE.{name in 'skn':d}" for name in "skrn"}
+    division = world.core.divide_network(
+        parser.parse_model(text), "HETERO:REFERENCE.0,REFERENCE.1", {"AFFINITY": affinity}
+    )
+    assert [
+        (device, [str(value.type) for value in (*model.inputs, *model.outputs)])
+        for device, model in division.subgraph_models()
+    ] == [
+        ("REFERENCE.0", ["float32[1,3]", "float32[3,1]"]),
+        ("REFERENCE.1", ["float32[3,1]", "float32[3,1]"]),
+    ]
+
+
 BUGS: dict[str, Callable[[World], None]] = {
     "#36340 cancel is a flag that nobody reads": cancel_is_a_flag_that_nobody_reads,
     "#30642 a timeout leaves it running, and cancel then hangs": (
@@ -388,6 +444,14 @@ BUGS: dict[str, Callable[[World], None]] = {
     "#7374 wait returns before the callback is over": wait_returns_before_the_callback_is_over,
     "#8417 a full queue blocks who cannot wait": a_full_queue_blocks_who_cannot_wait,
     "#11668 queue over HETERO": a_queue_over_hetero_is_refused,
+    "settings of the Core that nobody knows are kept": a_core_keeps_settings_that_nobody_knows,
+    "keys that nobody knows reach some device": (
+        keys_that_nobody_knows_are_passed_on_to_some_device
+    ),
+    "errors lose their class": errors_lose_their_class_and_cause,
+    "#18862 constants elsewhere open shapes": (
+        constants_on_another_device_open_the_shapes_behind_them
+    ),
     "intel/onnxruntime #679 deadlock after an exception": a_failed_item_blocks_the_queue_for_ever,
 }
 
