@@ -61,9 +61,13 @@ def versions(frontend: Any) -> dict[str, str]:
     }
 
 
-def place_of(frontend: Any, device: str) -> dict[str, Any]:
-    """Return what a graph's constructor takes of a device, from its properties' JSON."""
-    place = {"device_property": frontend.create_device_properties(device)}
+def place_of(frontend: Any, device: str, device_id: int | None = None) -> dict[str, Any]:
+    """Return what a graph's constructor takes of a device, from its properties' JSON.
+
+    With ``device_id`` the properties are asked of the device, which knows more than the JSON has.
+    """
+    given = device if device_id is None else device_id
+    place = {"device_property": frontend.create_device_properties(given)}
     version = json.loads(device).get("deviceVer")  # 900 for compute capability 9.0
     return place if version is None else {**place, "sm_version": int(version) // 10}
 

@@ -83,4 +83,4 @@ def _open(device_id: int, workers: PlanWorkers) -> CudnnPlans:
     files = PlanFiles(own_cache_folder(), "cudnn", {**environment, **versions(frontend)})
     cupy, cache_bytes = importlib.import_module("cupy"), int(facts.get("l2CacheSize") or 0)
     timers = DeviceTimers(cupy, cache_bytes, device_id)
-    return CudnnPlans(frontend, device, workers, files, timers)
+    return CudnnPlans(frontend, device, workers, files, timers, device_id=device_id)

@@ -7,7 +7,10 @@ else the first one is.
 
 Plans are loaded for the device's properties, too, and get a handle when they are run. With a handle
 the frontend tries each plan that it loads, and frees what it took for that, for which CUDA waits
-until all work of the device is done.
+until all work of the device is done. The properties are those that the device itself gives, not
+their JSON: with that, kernels that divide their work among all multiprocessors, of Hopper and
+later, take 18 for all (seen with cuDNN 9.19 on an H200, which has 132). How a plan was built makes
+no such difference.
 
 A handle belongs to one thread at a time, and has streams of its own inside, which become a part of
 whatever is being captured. So each stream has its handle, and all handles of a device are under one
@@ -105,7 +108,8 @@ class CudnnPlans:
     """Plans for one device. Thread-safe.
 
     ``device`` is the JSON of its properties: plans can be made and loaded without it, and not be
-    run. Without ``timer`` the first plan that cuDNN recommends is taken.
+    run; ``device_id`` is its number among CUDA's devices, where it is there. Without ``timer`` the
+    first plan that cuDNN recommends is taken.
     """
 
     def __init__(
@@ -115,10 +119,12 @@ class CudnnPlans:
         workers: PlanWorkers,
         files: PlanFiles,
         timer: TimerMaker | None = None,
+        *,
+        device_id: int | None = None,
     ) -> None:
         self._frontend, self._device, self._workers = frontend, device, workers
         self._files, self._timer = files, timer
-        self._place = cudnn_builder.place_of(frontend, device)
+        self._place = cudnn_builder.place_of(frontend, device, device_id)
         self._handles = StreamHandles(frontend)
 
     def plan(self, description: GraphDescription) -> CudnnPlanned:

@@ -98,6 +98,14 @@ def test_plans_are_built_and_loaded_without_touching_the_device(frontend: Fronte
     assert [handle.stream for handle in frontend.handles] == [9]
 
 
+def test_plans_are_loaded_for_what_the_device_says_and_not_for_its_json(
+    frontend: Frontend,
+) -> None:
+    cudnn_conv.plan(conv_operation(), 1)
+    (loading,) = (graph for graph in frontend.graphs if graph.blob is not None)
+    assert json.loads(loading.settings["device_property"].serialize())["number"] == 1
+
+
 def test_plans_of_a_device_share_handles_and_those_of_others_do_not(frontend: Frontend) -> None:
     for device, activation in ((0, "relu"), (0, "tanh"), (1, "relu")):
         planned = cudnn_conv.plan(conv_operation(activation=activation), device)
