@@ -6,6 +6,7 @@ those of differences from the mean.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,13 @@ from ....runtime.lowering.normalization import (
     find_other_precision,
 )
 from ..elementwise.c_types import C_TYPES, CType
+from ..elementwise.element_words import WORD_BYTES, ElementWords
 from ..elementwise.fused_launch import fused_launch, line_groups
 from ..elementwise.fused_step import FusedStep
 from ..elementwise.operand_walk import IndexCode, broadcast_strides, index_code, plan_walk
 from ..launching.kernel_source import KernelSource
 from ..launching.reach import Reach, box, elements
-from ..launching.row_groups import RowGroups
+from ..launching.row_groups import RowGroups, block_of_rows
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder
@@ -39,6 +41,21 @@ __kernel void $name(__global const {memory} *x, __global {memory} *y, {rows},
         const int i = row * length + k;
         {lines}
         {store}
+    }}
+    {statistics}
+}}
+"""
+
+_BLOCK_ROWS_TEXT = """
+__kernel void $name(__global const {memory} *x, __global {memory} *y, {rows},
+                    const float epsilon{parameters}) {{
+    {start}
+    const int first = min(row, rows - 1) * {blocks};
+    {loads}
+    {folds}
+    const float factor = 1.0f / sqrt(squares / length + epsilon);
+    if (row < rows) {{
+    {stores}
     }}
     {statistics}
 }}
@@ -60,6 +77,11 @@ __kernel void $name(__global const {memory} *x, __global {memory} *y, const int 
     {store}
 }}
 """
+
+
+_SIGNS = {"scale": "*", "shift": "+"}
+_LONGEST_BLOCK = 8
+"""Elements; four such blocks are what a work-item has registers for."""
 
 
 def _refuses_parameters(node: Node) -> str | None:
@@ -85,7 +107,7 @@ def lower_rows(node: Node, builder: PlanBuilder) -> None:
     made = builder.result(node.outputs[0])
     shape = made.shape
     axis = builder.axis(int(node.attributes.get("axis", -1)), len(shape))
-    groups = RowGroups(math.prod(shape[:axis]), math.prod(shape[axis:]))
+    rows, length = math.prod(shape[:axis]), math.prod(shape[axis:])
     names = ("mean", "factor")
     statistics = {
         name: builder.result(value)
@@ -93,6 +115,10 @@ def lower_rows(node: Node, builder: PlanBuilder) -> None:
         if value.uses or value.is_graph_output
     }
     factors = _factors(node, builder)
+    are_rows = all(_is_row(item.shape, shape[axis:]) for item in factors.values())
+    types = [made.dtype, *(item.dtype for item in factors.values())]
+    longest = min(_LONGEST_BLOCK, WORD_BYTES // max(dtype.item_bytes for dtype in types))
+    groups = RowGroups(rows, length, block=block_of_rows(length, longest) if are_rows else 1)
     has_mean = node.op_type == "LayerNormalization"
     _launch(node, builder, source, made, groups, _Spread(shape, factors), statistics, has_mean)
 
@@ -166,25 +192,22 @@ def _launch(
     has_mean: bool,
 ) -> None:
     """Launch over rows; ``statistics`` are results by the names of variables."""
-    kind, code = C_TYPES[made.dtype], spread.code()
-    folds, value = _statistics_code(groups, kind, has_mean)
-    for (name, factor), place in zip(spread.factors.items(), code.expressions, strict=True):
-        sign = "*" if name == "scale" else "+"
-        value = f"{value} {sign} {C_TYPES[factor.dtype].load(name, place)}"
+    in_blocks = groups.block > 1
+    code = IndexCode((), (), ()) if in_blocks else spread.code()
     writes = " ".join(
         C_TYPES[item.dtype].store(name, f"{name}_out", "row") for name, item in statistics.items()
     )
-    text = _ROWS_TEXT.format(
-        memory=kind.memory,
-        rows=groups.parameters,
-        parameters=_parameters(spread.factors, statistics, code),
-        start=groups.start,
-        folds=folds,
-        loop=groups.loop,
-        lines=" ".join(code.lines),
-        store=kind.store(value, "y", "i"),
-        statistics=f"if ({groups.writes}) {{ {writes} }}" if writes else "",
-    )
+    shared = {
+        "memory": C_TYPES[made.dtype].memory,
+        "rows": groups.parameters,
+        "parameters": _parameters(spread.factors, statistics, code),
+        "start": groups.start,
+        "statistics": f"if ({groups.writes}) {{ {writes} }}" if writes else "",
+    }
+    if in_blocks:
+        text = _blocks_text(groups, made.dtype, spread.factors, shared, has_mean)
+    else:
+        text = _elements_text(groups, made.dtype, spread.factors, code, shared, has_mean)
     epsilon = float(node.attributes.get("epsilon", 1e-5))
     arguments: list[LaunchArgument] = [source, made, groups.rows, groups.length, epsilon]
     arguments += [*spread.factors.values(), *statistics.values()]
@@ -195,6 +218,82 @@ def _launch(
     reaches = [*[elements(count, made.dtype)] * 2, *spread.reaches()]
     reaches += [elements(groups.rows, item.dtype) for item in statistics.values()]
     builder.launch(KernelSource.of("normalize", text), arguments, *groups.sizes, reaches)
+
+
+def _elements_text(
+    groups: RowGroups,
+    dtype: DType,
+    factors: Mapping[str, Operand],
+    code: IndexCode,
+    shared: Mapping[str, str],
+    has_mean: bool,
+) -> str:
+    """Write the kernel whose work-items take one element at a time."""
+    kind = C_TYPES[dtype]
+    folds, value = _statistics_code(groups, kind, has_mean)
+    for (name, factor), place in zip(factors.items(), code.expressions, strict=True):
+        value = f"{value} {_SIGNS[name]} {C_TYPES[factor.dtype].load(name, place)}"
+    return _ROWS_TEXT.format(
+        folds=folds,
+        loop=groups.loop,
+        lines=" ".join(code.lines),
+        store=kind.store(value, "y", "i"),
+        **shared,
+    )
+
+
+def _blocks_text(
+    groups: RowGroups,
+    dtype: DType,
+    factors: Mapping[str, Operand],
+    shared: Mapping[str, str],
+    has_mean: bool,
+) -> str:
+    """Write the kernel whose work-items read blocks once, as words, and keep them."""
+    words, places = ElementWords(dtype, groups.block), groups.blocks
+    arrays = [f"x{number}" for number in range(len(places))]
+    mean, folds = "", ""
+    if has_mean:
+        summed = " ".join(words.each(f"total += {array}[j];") for array in arrays)
+        mean = " - mean"
+        folds = (
+            f"float total = 0.0f; {summed}\n{groups.joined('total', '{a} + {b}')}"
+            "    const float mean = total / length;\n    "
+        )
+    squared = " ".join(
+        words.each(f"{{ const float v = {array}[j]{mean}; squares += v * v; }}") for array in arrays
+    )
+    folds += f"float squares = 0.0f; {squared}\n{groups.joined('squares', '{a} + {b}')}"
+    stores = []
+    for array, place in zip(arrays, places, strict=True):
+        value = f"({array}[j]{mean}) * factor"
+        reads = []
+        for name, factor in factors.items():
+            read = f"{name}_{array}"
+            reads.append(ElementWords(factor.dtype, groups.block).load(read, name, place))
+            value = f"{value} {_SIGNS[name]} {read}[j]"
+        scaled = words.each(f"{array}[j] = {value};")
+        written = words.store(array, "y", f"first + {place}")
+        stores.append(f"{{ {' '.join(reads)} {scaled} {written} }}")
+    return _BLOCK_ROWS_TEXT.format(
+        blocks=groups.length // groups.block,
+        loads=" ".join(
+            words.load(array, "x", f"first + {place}")
+            for array, place in zip(arrays, places, strict=True)
+        ),
+        folds=folds,
+        stores="\n    ".join(stores),
+        **shared,
+    )
+
+
+def _is_row(shape: Sequence[int], row: Sequence[int]) -> bool:
+    """True if a factor has one number for each element of a row, and the same for all. Pure."""
+    return _without_leading_ones(shape) == _without_leading_ones(row)
+
+
+def _without_leading_ones(shape: Sequence[int]) -> list[int]:
+    return [*itertools.dropwhile(lambda length: length == 1, shape)]
 
 
 def _statistics_code(groups: RowGroups, kind: CType, has_mean: bool) -> tuple[str, str]:

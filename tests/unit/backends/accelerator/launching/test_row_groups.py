@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aioinfer.backends.accelerator.launching.row_groups import RowGroups
+from aioinfer.backends.accelerator.launching.row_groups import RowGroups, block_of_rows
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,23 @@ def test_many_rows_across_memory_get_one_work_item_each() -> None:
 def test_a_row_of_one_work_item_needs_no_barrier() -> None:
     assert "barrier" not in RowGroups(4, 5).fold("acc", "", "v", "0.0f", "{a} + {b}")
     assert "barrier" in RowGroups(4, 500).fold("acc", "", "v", "0.0f", "{a} + {b}")
+
+
+@pytest.mark.parametrize(
+    ("length", "longest", "count"),
+    [(768, 8, 3), (768, 4, 3), (384, 8, 3), (512, 8, 1), (2048, 8, 4)],
+)
+def test_rows_are_taken_in_blocks_that_work_items_can_keep(
+    length: int, longest: int, count: int
+) -> None:
+    assert block_of_rows(length, longest) == longest
+    groups = RowGroups(3, length, block=longest)
+    assert len(groups.blocks) == count
+    firsts = [int(text.removeprefix("item + ")) for text in groups.blocks]
+    taken = [item + first for first in firsts for item in range(groups.items)]
+    assert taken == list(range(length // longest))
+
+
+@pytest.mark.parametrize("length", [4096, 770, 40, 8 * 17])
+def test_long_rows_and_those_of_odd_lengths_are_taken_element_by_element(length: int) -> None:
+    assert block_of_rows(length, 8) == 1
