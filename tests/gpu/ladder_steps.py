@@ -102,7 +102,7 @@ STEPS = (
     _shared("conformance", 80, *_SHARED, *_EACH),
     _file("racing_slots", 40),
     _file("libraries", 50),
-    _file("hetero", 30),
+    _file("hetero", 60, processes=2),
     _file("failures", 40),
     _benchmark("device_facts", 25),
     _benchmark("launch_cost", 20),

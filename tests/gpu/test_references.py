@@ -15,8 +15,8 @@ from gpu.oracle import drawn, relative_error
 NETWORKS = ("resnet50", "mobilenet_v2", "bert_base", "minilm_l6")
 SEEDS = (1, 2)
 BOUNDS = {"f32": 1e-5, "tf32": 1e-3, "f16": 1e-2, "bf16": 1e-2}
-DEEPER = {("bert_base", "bf16"): 2e-2}
-"""Twelve layers of roundings to 8 bits are off by 1e-2 on a processor, too."""
+DEEPER = {("bert_base", "bf16"): 2e-2, ("bert_base", "tf32"): 2e-3}
+"""Twelve layers of roundings to 8 bits are off by 1e-2 on a processor, too; to 10 bits, by less."""
 
 
 @pytest.mark.timeout(300)
