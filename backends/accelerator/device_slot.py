@@ -87,6 +87,7 @@ class SlotNetwork(InputNetwork, OutputNetwork, StateNetwork, Protocol):
     name: str
     device: str
     opened: OpenedDevice
+    spins: bool
     inline: ImmediateExecutor
     binding_executor: StreamsExecutor
     users_executor: StreamsExecutor | None
@@ -496,6 +497,7 @@ class AcceleratorSlot(Slot):
             or network.admission.recorder.is_looked_at
             or self.bindings.profile is not None
         )
+        stream.queue.spins = network.spins
         stream.is_last = is_last
         if stream.copied_bytes:
             stream.copied_bytes = {}

@@ -60,7 +60,8 @@ class AcceleratorNetwork(ExecutableNetwork):
     """A model compiled for an accelerator.
 
     Its slots share ``stream_count`` compute queues. ``captures``: where the device can, a run
-    replays its launches as one command.
+    replays its launches as one command. ``spins``: threads that wait for its runs may keep a core
+    busy.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class AcceleratorNetwork(ExecutableNetwork):
         *,
         stream_count: int = 1,
         captures: bool = False,
+        spins: bool = False,
     ) -> None:
         super().__init__(
             name=model.name,
@@ -84,7 +86,7 @@ class AcceleratorNetwork(ExecutableNetwork):
             core=core,
             adopt_array=device.adopt,
         )
-        self._model, self.opened = model, device
+        self._model, self.opened, self.spins = model, device, spins
         self._compiler = Compiler(model, device, precision, rules)
         self.compile_executor = core.executors.acquire(StreamsConfig("compile"))
         copies = StreamsConfig(f"{device.name} copies", min(_MOST_COPYING, allowed_cpus().count), 1)

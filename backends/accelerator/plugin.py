@@ -96,6 +96,10 @@ class AcceleratorPlugin(Plugin):
         """(optional) True if a network's launches are captured and replayed."""
         return False
 
+    def spins(self, config: Configuration) -> bool:
+        """(optional) True if threads that wait for a network's runs may keep a core busy."""
+        return False
+
     def best_stream_count(self, config: Configuration) -> int:
         """(optional) Choose how many compute queues a network uses by default."""
         return 1
@@ -203,6 +207,7 @@ class AcceleratorPlugin(Plugin):
             self.core,
             stream_count=stream_count,
             captures=self.captures(config),
+            spins=self.spins(config),
         )
 
     def close(self) -> None:

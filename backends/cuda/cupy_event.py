@@ -8,8 +8,10 @@ never says too early that it is over.
 
 Times are asked for now and then only, and cost the host more than all else: so events have none,
 unless a submission is timed. Then an event with a time is recorded before the first of its
-commands, too, and launches that are not replayed are submissions of their own. An event blocks,
-with which the thread sleeps that waits for it, if it is the last of a run.
+commands, too, and launches that are not replayed are submissions of their own. CUDA waits for the
+last event of a run alone: asleep, or spinning, without the GIL. From a short sleep a thread comes
+back 70 µs late, and half a millisecond in one of a hundred times (an H200's host); to spin keeps a
+core busy.
 
 What CUDA tells is the time between two events, in milliseconds of float32. Times are counted from
 a base event, and one that is more than a second later becomes the base; the end of a submission is
@@ -44,10 +46,12 @@ _PAUSE_S = 0.0005
 class RecordedEvent:
     """A CUDA event that is recorded in a stream; given back to the pool with the last reference."""
 
-    __slots__ = ("_blocks", "_device", "_free", "passed_ns", "raw", "time_ns")
+    __slots__ = ("_device", "_free", "_is_last", "passed_ns", "raw", "time_ns", "waited_ns")
 
-    def __init__(self, device: CupyDevice, free: deque[Any], raw: Any, *, blocks: bool) -> None:
-        self._device, self._free, self.raw, self._blocks = device, free, raw, blocks
+    def __init__(self, device: CupyDevice, free: deque[Any], raw: Any, *, is_last: bool) -> None:
+        self._device, self._free, self.raw, self._is_last = device, free, raw, is_last
+        self.waited_ns = 0
+        """How long CUDA waited for it."""
         self.passed_ns = 0
         """By when the host had seen that the device had passed it; 0 if it has not."""
         self.time_ns = 0
@@ -64,8 +68,10 @@ class RecordedEvent:
         """
         if self.status == SUCCESS:
             return
-        if self._blocks:
+        if self._is_last:
+            began_ns = perf_counter_ns()
             self._device.called(self.raw.synchronize)
+            self.waited_ns = perf_counter_ns() - began_ns
         else:  # CUDA's wait for it would spin; a run that was stopped on its way comes here
             while (status := self.status) == NOT_READY:
                 sleep(_PAUSE_S)
@@ -97,15 +103,18 @@ class EventPool:
         self._clock = DeviceClock()
         self._base: RecordedEvent | None = None
 
-    def record(self, stream: Any, *, is_timed: bool = False, blocks: bool = False) -> RecordedEvent:
-        """Record an event behind all that is enqueued in a stream."""
+    def record(
+        self, stream: Any, *, is_timed: bool = False, is_last: bool = False, spins: bool = False
+    ) -> RecordedEvent:
+        """Record an event behind all that is enqueued in a stream; ``spins``: who waits for it."""
+        blocks = is_last and not spins
         free = self.free[is_timed, blocks]
         try:
             raw = free.pop()
         except IndexError:
             make = self.device.cuda.Event
             raw = self.device.on_device(make, block=blocks, disable_timing=not is_timed)
-        recorded = RecordedEvent(self.device, free, raw, blocks=blocks)
+        recorded = RecordedEvent(self.device, free, raw, is_last=is_last)
         self.device.checked(raw.record, stream)
         return recorded
 
@@ -190,7 +199,7 @@ class CupyEvent:
         end = self._end or self._submission.end
         if end is None:
             is_timed = self._submission.begin is not None
-            end = self._pool.record(self._stream, is_timed=is_timed, blocks=True)
+            end = self._pool.record(self._stream, is_timed=is_timed, is_last=True)
         self._end = end
         return end
 

@@ -18,13 +18,16 @@ from ..accelerator.queues.driver import (
     Memory,
 )
 from .cupy_device import CupyDevice
-from .cupy_event import CupyEvent, EventPool, Submission
+from .cupy_event import CupyEvent, EventPool, RecordedEvent, Submission
 from .cupy_memory import address_of
 from .cupy_program import CupyKernel
 from .cupy_user_kernel import UserKernel
 from .libraries.planned import Planned
 
 __all__ = ["CapturingQueue", "CupyLaunchGraph", "CupyQueue", "LibraryKernel"]
+
+_LONGEST_SPIN_NS = 1_000_000
+"""After a longer wait the next one sleeps: there is little to gain, and a core to lose."""
 
 
 class Launched(Protocol):
@@ -66,10 +69,12 @@ class CupyQueue:
     """A stream with its submissions; see the theory of operation in ``cupy_event.py``."""
 
     def __init__(self, device: CupyDevice, pool: EventPool, name: str) -> None:
-        self.name, self.is_timed = name, True
+        self.name, self.is_timed, self.spins = name, True, False
         self._device, self._runtime, self._pool = device, device.runtime, pool
         self._stream = device.on_device(device.cuda.Stream, non_blocking=True)
         self._submission: Submission | None = None
+        self._last: RecordedEvent | None = None
+        """The end of the last run, which says how long such waits are."""
 
     def write(self, target: Memory, source: Bytes) -> Event:
         kind = self._runtime.memcpyHostToDevice
@@ -117,7 +122,11 @@ class CupyQueue:
         enqueued_ns = perf_counter_ns()
         submission = self._submission
         is_timed = self.is_timed if submission is None else submission.begin is not None
-        recorded = self._pool.record(self._stream, is_timed=is_timed, blocks=is_last)
+        last = self._last
+        spins = self.spins and (last is None or last.waited_ns < _LONGEST_SPIN_NS)
+        recorded = self._pool.record(self._stream, is_timed=is_timed, is_last=is_last, spins=spins)
+        if is_last:
+            self._last = recorded
         self._submission = None
         if submission is None:
             submission = Submission(recorded if is_timed else None, enqueued_ns)
@@ -164,7 +173,7 @@ class CapturingQueue:
     """A stream whose launches and copies are run, or captured for a CUDA graph; nothing else is."""
 
     def __init__(self, device: CupyDevice, stream: Any) -> None:
-        self.is_timed = False
+        self.is_timed = self.spins = False
         self._device, self._stream = device, stream
         self.kernels: list[Launched] = []
         """What was launched."""

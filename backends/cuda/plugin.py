@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 from ...errors import PropertyError
+from ...executors import allowed_cpus
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.lowering.kernel_registry import KernelRegistry
 from ...runtime.properties.properties import (
@@ -23,7 +24,13 @@ from ..accelerator.plugin import AcceleratorPlugin
 from ..accelerator.queues.driver import DeviceFacts, Driver
 from .kernels.registry import KERNELS
 from .passes import cuda_plan_passes
-from .properties import CUDA_DISABLED_PASSES, CUDA_GRAPHS, CUDA_PROPERTIES
+from .properties import (
+    CUDA_DISABLED_PASSES,
+    CUDA_GRAPHS,
+    CUDA_PROPERTIES,
+    CUDA_SPIN_WAIT,
+    may_spin,
+)
 
 __all__ = ["CudaPlugin", "compile_rules"]
 
@@ -72,6 +79,10 @@ class CudaPlugin(AcceleratorPlugin):
     def captures(self, config: Configuration) -> bool:
         """Capture, unless runs are to be enqueued launch by launch anyway, for their times."""
         return bool(config[CUDA_GRAPHS]) and not config[PERF_COUNT]
+
+    def spins(self, config: Configuration) -> bool:
+        hint = str(config[PERFORMANCE_HINT])
+        return may_spin(config[CUDA_SPIN_WAIT], hint, allowed_cpus().count)
 
     def precision_refusal(self, hint: str, facts: DeviceFacts) -> str | None:
         capability = facts.compute_capability

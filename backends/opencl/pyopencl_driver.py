@@ -223,7 +223,7 @@ class _Program:
 class _Queue:
     def __init__(self, cl: Any, context: Any) -> None:
         self._cl = cl
-        self.is_timed = True
+        self.is_timed, self.spins = True, False
         properties = cl.command_queue_properties.PROFILING_ENABLE
         self._raw = _checked(cl.CommandQueue, context, properties=properties)
 

@@ -220,10 +220,12 @@ class LaunchGraph(Protocol):
 class Queue(Protocol):
     """An in-order queue: what is enqueued only, and runs later. Not on two threads at once.
 
-    Events of what is enqueued while ``is_timed`` know their times; others need not.
+    Events of what is enqueued while ``is_timed`` know their times; others need not. While it
+    ``spins``, who waits for the last event of a run may keep a core busy, where that wakes sooner.
     """
 
     is_timed: bool
+    spins: bool
 
     def write(self, target: Memory, source: Bytes) -> Event:
         """Copy host bytes to the device; ``source`` must stay as it is until the event."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from aioinfer import Core
+from aioinfer.backends.accelerator import device_slot
 from aioinfer.backends.opencl.plugin import OpenClPlugin
 from opencl_device import skip_without_device
 from quick_builds import core
@@ -27,6 +28,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def driver(request: pytest.FixtureRequest) -> FakeDriver:
     """Give a driver that does nothing before it is told to: of a GPU, and of a CPU."""
     return FakeDriver(replace(FACTS, kind=request.param, can_capture=True), is_eager=False)
+
+
+@pytest.fixture
+def hands_copies_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let copies of more than 64 KiB be large, which may all the same be one command's."""
+    monkeypatch.setattr(device_slot, "_LIGHT_BYTES", 64 << 10)
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ class ManualEvent:
 class FakeQueue:
     def __init__(self, name: str, context: FakeContext) -> None:
         self.name, self._context = name, context
-        self.is_timed = True
+        self.is_timed, self.spins = True, False
         self.commands: deque[ManualEvent] = deque()
         self.now_ns = 0
 

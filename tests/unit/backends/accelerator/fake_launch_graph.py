@@ -98,7 +98,7 @@ class FakeCopy:
 class FakeCapture:
     """The queue that launches and copies are captured on; ``count`` may fail."""
 
-    is_timed = False
+    is_timed = spins = False
 
     def __init__(self, event: Callable[[], Any], count: Callable[[], None]) -> None:
         self._event, self._count = event, count

@@ -23,6 +23,8 @@ from unit.backends.accelerator.fake_driver import (
 )
 from unit.backends.accelerator.serving import negating, pump
 
+pytestmark = pytest.mark.usefixtures("hands_copies_over")
+
 SMALL, LARGE = (3, 4), (130, 130)
 """Shapes of float32: less and more than 64 KB."""
 ACCELERATORS = ("integrated", "discrete")

@@ -148,6 +148,7 @@ def test_a_lost_device_gets_no_command_of_a_run(driver: FakeDriver, fake_core: C
     assert (driver.command_count, context.run_all()) == (before, None)
 
 
+@pytest.mark.usefixtures("hands_copies_over")
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_large_input_is_copied_on_the_executor_of_copies_and_its_copy_is_in_the_trace(
     dynamic: bool, driver: FakeDriver, fake_core: Core
@@ -169,6 +170,7 @@ def test_a_large_input_is_copied_on_the_executor_of_copies_and_its_copy_is_in_th
         assert len([span for span in network.trace() if span.stage == "fill"]) == 1
 
 
+@pytest.mark.usefixtures("hands_copies_over")
 def test_a_run_stopped_while_its_input_is_copied_ends_when_the_copy_has(
     driver: FakeDriver, fake_core: Core
 ) -> None:

@@ -17,6 +17,8 @@ from aioinfer.executors import Lane, ManualExecutor, Ready, Then
 from unit.backends.accelerator.fake_driver import FACTS, FakeDriver
 from unit.backends.accelerator.serving import CapturingPlugin, negating, pump, serving
 
+pytestmark = pytest.mark.usefixtures("hands_copies_over")
+
 LARGE = np.arange(130 * 130, dtype=np.float32).reshape(130, 130)
 SMALL = np.arange(12, dtype=np.float32).reshape(3, 4)
 

@@ -17,6 +17,8 @@ from unit.backends.accelerator.fake_driver import FACTS, FakeContext, FakeDriver
 from unit.backends.accelerator.on_device import OnDevice
 from unit.backends.accelerator.serving import CapturingPlugin, negating, pump, serving
 
+pytestmark = pytest.mark.usefixtures("hands_copies_over")
+
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 LARGE = np.ones((130, 130), np.float32)
 WAIT_S = 20.0

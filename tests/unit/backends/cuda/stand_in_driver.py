@@ -180,7 +180,7 @@ class _Queue:
     """A queue of OpenCL that takes operations of libraries, too."""
 
     def __init__(self, inner: Queue) -> None:
-        self._inner, self.is_timed = inner, inner.is_timed
+        self._inner, self.is_timed, self.spins = inner, inner.is_timed, inner.spins
         self.write, self.read = inner.write, inner.read
         self.copy, self.wait_for, self.marker = inner.copy, inner.wait_for, inner.marker
 
@@ -209,7 +209,7 @@ class _LaunchGraph:
     """A queue that notes launches, and then what it has noted."""
 
     def __init__(self) -> None:
-        self.is_timed = False
+        self.is_timed = self.spins = False
         self._commands: list[Callable[[Queue], Event]] = []
         self._events: list[Event] = []
         """Of the last replay; an unfinished copy event is not to be dropped."""

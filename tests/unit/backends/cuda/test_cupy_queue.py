@@ -16,6 +16,8 @@ from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind, Event, Queue
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.accelerator.queues.submission import StageWork
+from aioinfer.backends.cuda.cupy_event import CupyEvent
+from aioinfer.backends.cuda.cupy_queue import _LONGEST_SPIN_NS
 from aioinfer.executors import DeviceClock
 from unit.backends.cuda.fake_gpu import TOOK_NS, FakeGpu, ManualEvent
 from unit.backends.cuda.opened_gpu import BREAK, ONE, OpenedGpu
@@ -195,6 +197,21 @@ def test_only_the_last_event_of_a_run_blocks_and_only_timed_ones_have_times(
             assert not any(blocks for _, blocks in kinds[:-1])
             opened.gpu.run_all()
             marker.wait()
+
+
+def test_a_queue_that_may_spin_does_until_a_wait_was_long(opened: OpenedGpu) -> None:
+    queue, memory = opened.context.queue("compute"), opened.context.buffer(COUNT)
+    queue.spins = True
+    blocks = []
+    for waited_ns in (0, _LONGEST_SPIN_NS, 0):
+        queue.write(memory, filled(1))
+        marker = queue.marker([], is_last=True)
+        blocks.append(opened.cupy.events[-1].blocks)
+        opened.gpu.run_all()
+        marker.wait()
+        assert isinstance(marker, CupyEvent)
+        marker.end.waited_ns = waited_ns
+    assert blocks == [False, False, True]
 
 
 def test_a_wait_for_an_event_that_does_not_block_asks_until_it_has_passed(
