@@ -91,6 +91,11 @@ class QuickDriver(PyOpenClDriver):
 
     def open(self, facts: DeviceFacts) -> Context:
         context = super().open(facts)
+        import pyopencl
+
+        # Kernels include nothing. PoCL keeps what it has built by source and options, so that the
+        # path of pyopencl's headers among them would have each checkout build all kernels anew.
+        pyopencl._DEFAULT_INCLUDE_OPTIONS.clear()
         if facts.platform == _PLATFORM:
             usual, declarations = context.program, _declarations()
 

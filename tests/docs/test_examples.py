@@ -25,7 +25,6 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted([*ROOT.glob("README.md"), *ROOT.glob("docs/**/*.md")])
 MODEL = ROOT / "examples" / "digits" / "digits.onnx"
 
 FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,}|~{3,}) *(?P<language>[\w+-]*)")
@@ -86,6 +85,12 @@ def commands_of(block: Block) -> list[tuple[int, str]]:
     return commands
 
 
+def has_examples(page: Path) -> bool:
+    """Whether anything of a page runs. Raises ValueError for a fence that is never closed."""
+    languages = {block.language for block in blocks_of(page.read_text(encoding="utf-8"))}
+    return not languages.isdisjoint(PYTHON | SHELL)
+
+
 def run_python(block: Block, page: Path, names: dict[str, Any], loop: asyncio.Runner) -> None:
     """Run a block in the page's namespace; tracebacks show the page and its line."""
     text = "\n" * (block.line - 1) + block.text
@@ -128,6 +133,9 @@ def run_pages_alone(pages: Sequence[Path], folder: Path) -> "subprocess.Complete
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=PAGE_TIMEOUT_S
     )
+
+
+PAGES = filter(has_examples, sorted([*ROOT.glob("README.md"), *ROOT.glob("docs/**/*.md")]))
 
 
 @pytest.mark.timeout(PAGE_TIMEOUT_S + 30)

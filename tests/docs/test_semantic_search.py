@@ -92,6 +92,14 @@ async def embed(
     return np.concatenate([answer["embedding"] for answer in answers])
 
 
+@pytest.fixture(scope="module")
+def alone(
+    network: aioinfer.ExecutableNetwork, batches: ModuleType, token_ids: list[list[int]]
+) -> np.ndarray:
+    """The embeddings of sentences, of each in a request of its own."""
+    return asyncio.run(embed(network, [batches.make_inputs([ids]) for ids in token_ids]))
+
+
 def test_the_tokens_are_those_of_bert(files: ModuleType) -> None:
     tokenizer = files.read_tokenizer()
     assert tokenizer.encode("Hello world").ids == [101, 7592, 2088, 102]
@@ -104,15 +112,11 @@ def test_the_lengths_of_the_sentences_differ(token_ids: list[list[int]]) -> None
     assert 100 < max(lengths) < 256
 
 
-async def test_each_sentence_alone_agrees_with_plain_numpy(
-    network: aioinfer.ExecutableNetwork,
-    batches: ModuleType,
-    token_ids: list[list[int]],
-    expected: np.ndarray,
+def test_each_sentence_alone_agrees_with_plain_numpy(
+    alone: np.ndarray, expected: np.ndarray
 ) -> None:
-    embeddings = await embed(network, [batches.make_inputs([ids]) for ids in token_ids])
-    assert embeddings.dtype == np.float32
-    np.testing.assert_allclose(embeddings, expected, rtol=0, atol=TOLERANCE)
+    assert alone.dtype == np.float32
+    np.testing.assert_allclose(alone, expected, rtol=0, atol=TOLERANCE)
 
 
 async def test_a_padded_batch_agrees_with_plain_numpy(
@@ -136,12 +140,9 @@ async def test_padding_changes_nothing_whatever_its_tokens_are(
         np.testing.assert_allclose(embedding, alone, rtol=0, atol=1e-6)
 
 
-async def test_paraphrases_are_nearer_than_anything_else(
-    network: aioinfer.ExecutableNetwork, batches: ModuleType, token_ids: list[list[int]]
-) -> None:
-    embeddings = await embed(network, [batches.make_inputs([ids]) for ids in token_ids])
-    np.testing.assert_allclose(np.linalg.norm(embeddings, axis=1), 1, rtol=1e-5)
-    cosines = embeddings @ embeddings.T - 2 * np.eye(len(embeddings))
+def test_paraphrases_are_nearer_than_anything_else(alone: np.ndarray) -> None:
+    np.testing.assert_allclose(np.linalg.norm(alone, axis=1), 1, rtol=1e-5)
+    cosines = alone @ alone.T - 2 * np.eye(len(alone))
     for first, second in PARAPHRASES:
         assert cosines[first].argmax() == second
         assert cosines[second].argmax() == first

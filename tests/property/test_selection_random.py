@@ -70,7 +70,7 @@ def slow_closure(
             reached = todo.pop()
             if reached not in reachable[node]:
                 reachable[node].add(reached)
-                todo += steps[reached]
+                todo += steps[reached] - reachable[node]
     return reachable
 
 
