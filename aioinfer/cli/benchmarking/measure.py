@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -27,6 +27,8 @@ __all__ = [
     "run_on_event_loop",
     "whole_rounds",
 ]
+
+_TURN_S = 0.2
 
 Clock = Callable[[], int]
 
@@ -212,7 +214,7 @@ def measure_callback(
             except BaseException as refused:
                 told.put(refused)
         for _ in numbers:
-            error = told.get()
+            error = _next_of(told)
             if error is not None and not is_over.is_set():
                 first_error = error
                 cancel_all()
@@ -224,6 +226,16 @@ def measure_callback(
         raise KeyboardInterrupt
     if first_error is not None:
         raise first_error
+
+
+def _next_of(told: SimpleQueue[BaseException | None]) -> BaseException | None:
+    """Wait for what a callback tells, in turns: Python hears a SIGINT between two of them.
+
+    One that comes just before a wait without end begins neither wakes it nor is heard in it.
+    """
+    while True:
+        with suppress(Empty):
+            return told.get(timeout=_TURN_S)
 
 
 def run_on_event_loop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:

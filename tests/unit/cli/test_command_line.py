@@ -69,9 +69,12 @@ def test_ctrl_c_ends_the_program_with_130(digits: str, api: str) -> None:
         [*PROGRAM, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as program:
         assert program.stdout is not None
-        assert any(line.startswith(READY) for line in program.stdout)
-        program.send_signal(signal.SIGINT)
-        out, err = program.communicate()
+        try:
+            assert any(line.startswith(READY) for line in program.stdout)
+            program.send_signal(signal.SIGINT)
+            out, err = program.communicate(timeout=60)
+        finally:
+            program.kill()
     assert program.returncode == 130, err
     assert err == ""
     assert "interrupted; this is what was measured so far" in out

@@ -143,6 +143,19 @@ def test_the_first_error_that_a_callback_is_told_is_raised_as_it_is() -> None:
     assert measurement.count >= 3
 
 
+def test_ctrl_c_that_wakes_no_waiting_thread_ends_callbacks() -> None:
+    class Interrupting(CalledRequest):
+        def infer_sync(self, inputs: Any) -> None:
+            super().infer_sync(inputs)
+            if len(self.given) == 3:
+                signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    measurement = Measurement(Limits(None, None))
+    with pytest.raises(KeyboardInterrupt):
+        measure_callback([Interrupting()], NOTHING, measurement)
+    assert measurement.count >= 3
+
+
 @pytest.mark.parametrize(("limits", "count"), [(Limits(1, 5.0), 1), (Limits(99, 5.0), 2)])
 def test_the_nearer_limit_stops(limits: Limits, count: int) -> None:
     measurement = Measurement(limits, Clock())
