@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import json
 import os
@@ -12,6 +13,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -51,6 +53,30 @@ def test_the_curl_lines_run_unmodified(tmp_path: Path) -> None:
     assert 'nv_inference_count{model="model",version="1"} 0.0' in metrics
     assert json.loads(small)["error"].startswith("inputs[0].shape: ")
     assert json.loads(other)["error"].startswith("inputs[0].name: ")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::pytest.PytestWarning")
+def test_the_lines_for_tritons_client_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tritonclient.http")
+    shutil.copy(DIGITS, tmp_path / "model.onnx")
+    blocks = re.findall(r"^```text\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    by_request, by_region = (block for block in blocks if "import tritonclient" in block)
+    names: dict[str, Any] = {}
+    options = ("-d", "REFERENCE", "--shared-memory-prefix", "app_")
+    with serve(tmp_path / "model.onnx", *options) as started:
+        try:
+            exec(by_request.replace("localhost:8000", started.host), names)
+            exec(by_region, names)
+        finally:
+            if "region" in names:
+                names["shm"].destroy_shared_memory_region(names["region"])
+            names["client"].close()
+            names.clear()
+            gc.collect()  # its sockets warn, though they are closed
+    _, first, second = capsys.readouterr().out.split("[[")
+    assert first == second
 
 
 def test_the_example_answers_beside_its_own_page() -> None:

@@ -253,6 +253,25 @@ async def test_polling_survives_what_nobody_expects() -> None:
     assert turns == [0, 1, 2]
 
 
+async def test_a_model_is_warm_before_it_serves_where_its_settings_say_so(
+    repository: FolderRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warmed: list[str] = []
+
+    async def warm_up(network: aioinfer.ExecutableNetwork) -> None:
+        warmed.append(network.name)
+
+    monkeypatch.setattr(aioinfer.ExecutableNetwork, "warm_up_async", warm_up)
+    put(tmp_path, 2)
+    await repository.refresh()
+    assert warmed == []
+    (tmp_path / "m" / "model.toml").write_text("warm_up = true\n")
+    put(tmp_path, 3, version=2)
+    await repository.refresh()
+    assert warmed == ["m"]
+    assert await factor_of(repository) == 3
+
+
 async def test_settings_of_a_model_are_its_own(
     repository: FolderRepository, tmp_path: Path
 ) -> None:

@@ -24,6 +24,8 @@ GET = b"GET /v2 HTTP/1.1\r\nhost: x\r\n\r\n"
 POST = b"POST /v2/models/no/infer HTTP/1.1\r\nhost: x\r\n"
 LATE_S = Limits().head_s + 10
 
+LIVE = "/inference.GRPCInferenceService/ServerLive"
+
 
 def connect(serving: Serving) -> socket.socket:
     host, port = serving.host.split(":")
@@ -132,7 +134,8 @@ def test_what_the_drain_cuts_off_is_503(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_a_certificate_serves_https(tmp_path: Path) -> None:
+def test_a_certificate_serves_https_and_grpc(tmp_path: Path) -> None:
+    grpc = pytest.importorskip("grpc")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
     where = ["-keyout", str(key), "-out", str(certificate)]
@@ -140,7 +143,13 @@ def test_a_certificate_serves_https(tmp_path: Path) -> None:
     subprocess.run([*command, *where, *names], check=True, capture_output=True)
     options = ("--tls-certificate", str(certificate), "--tls-key", str(key))
     trusted = ssl.create_default_context(cafile=str(certificate))
-    with serve(DIGITS, "-d", "REFERENCE", *options) as serving:
+    with serve(DIGITS, "-d", "REFERENCE", "--grpc-port", "0", *options) as serving:
+        place = serving.addresses[1].partition("://")[2]
+        credentials = grpc.ssl_channel_credentials(certificate.read_bytes())
+        with grpc.secure_channel(place, credentials) as channel:
+            assert channel.unary_unary(LIVE)(b"", timeout=30) == b"\x08\x01"
+        with grpc.insecure_channel(place) as channel, pytest.raises(grpc.RpcError):
+            channel.unary_unary(LIVE)(b"", timeout=30)
         assert serving.url.startswith("https://")
         with urllib.request.urlopen(f"{serving.url}/v2", timeout=30, context=trusted) as reply:
             assert b"aioinfer" in reply.read()
