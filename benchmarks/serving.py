@@ -2,6 +2,7 @@
 
     python benchmarks/serving.py --seconds 5 --rounds 3
     python benchmarks/serving.py tiny --servers aioinfer fastapi --connections 1 8 64
+    python benchmarks/serving.py resnet50 --servers aioinfer "in process" --wires binary grpc
     python benchmarks/run.py serving --save
 
 Each server is a process with one model; the client is another one on loopback, with an asyncio
@@ -15,6 +16,7 @@ go with ours run in an environment of their own: ``--python mlserver=/venv/bin/p
 
 ``processor_us`` is the processor time of a server, all of its processes, for each request: on a
 machine that others use it says more than requests a second, and is what ``of FastAPI`` compares.
+``of in process`` compares requests a second, as the client takes its part of the same processors.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ PEERS = {
 }
 """By framework, an address that answers when it serves."""
 SERVERS = ("aioinfer", *PEERS, "in process", "client")
+WIRES = ("json", "binary", "grpc")
 DATATYPES = {"float32": "FP32", "int64": "INT64"}
 READY_WITHIN_S = 120.0
 ANSWERS_WITHIN_S = 90.0
@@ -87,6 +90,8 @@ class Row:
     """Of the server, for one request."""
     ratio: float
     """Of the processor time of FastAPI by JSON, with as many connections, to this; 0 without it."""
+    in_process: float
+    """Of its requests a second to those in process, round by round; 0 without these."""
 
 
 def tiny() -> onnx.ModelProto:
@@ -334,6 +339,8 @@ def asks_of(
     for (server, wire), request in requests_of(inputs).items():
         if (server, wire) == ("fastapi", "binary") and network != TINY:
             continue
+        if wire not in options.wires:
+            continue
         if server in servers:
             file = folder / f"{server}.{wire}"
             file.write_bytes(request)
@@ -373,18 +380,27 @@ def rows_of(
     for (server, wire, connections), told in middle.items():
         peer = middle.get(("fastapi", "json", connections))
         ratio = peer["processor_us"] / max(told["processor_us"], 0.1) if peer else 0.0
-        rows.append(Row(network, server, wire, connections, **told, ratio=ratio))
+        beside = found.get(("in process", "none", connections), [])
+        rates = [
+            one["requests_per_s"] / other["requests_per_s"]
+            for one, other in zip(found[server, wire, connections], beside, strict=False)
+        ]
+        in_process = statistics.median(rates) if rates else 0.0
+        rows.append(
+            Row(network, server, wire, connections, **told, ratio=ratio, in_process=in_process)
+        )
     return rows
 
 
 def print_rows(console: Console, rows: Sequence[Row]) -> None:
     titles = ("network", "server", "wire", "connections", "requests/s", "p50 ms", "p99 ms")
-    table = Table(*titles, "processor us", "of FastAPI", box=SIMPLE)
+    table = Table(*titles, "processor us", "of FastAPI", "of in process", box=SIMPLE)
     for row in rows:
         numbers = (f"{row.requests_per_s:.1f}", f"{row.p50_ms:.2f}", f"{row.p99_ms:.2f}")
         numbers += (f"{row.processor_us:.0f}",)
         names = (row.network, row.server, row.wire, str(row.connections))
-        table.add_row(*names, *numbers, f"{row.ratio:.2f}" if row.ratio else "")
+        ratios = (f"{each:.2f}" if each else "" for each in (row.ratio, row.in_process))
+        table.add_row(*names, *numbers, *ratios)
     console.print(table)
 
 
@@ -406,6 +422,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("networks", nargs="*", default=[*NETWORKS], metavar="NETWORK")
     parser.add_argument("--servers", nargs="+", default=[*SERVERS], choices=SERVERS)
+    parser.add_argument("--wires", nargs="+", default=[*WIRES], choices=WIRES)
     parser.add_argument("--connections", nargs="+", type=int, default=[1, 8, 64])
     parser.add_argument("--device", default="CPU", help="of ours (CPU)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement (3)")
