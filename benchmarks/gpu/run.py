@@ -56,7 +56,7 @@ CASES = (
     Case("graph_replay", 90),
     Case("resnet50", 240),
     Case("bert_base", 240),
-    Case("gelu_matmul", 60),
+    Case("kernel_times", 90),
     Case("async_requests", 90),
     Case("overlap", 60),
     Case("torch_baseline", 600),

@@ -112,7 +112,7 @@ STEPS = (
     _benchmark("resnet50", 75),
     _benchmark("transfers", 20),
     _benchmark("bert_base", 90, "rest"),
-    _benchmark("gelu_matmul", 30, "rest"),
+    _benchmark("kernel_times", 75, "rest"),
     _benchmark("overlap", 30, "rest"),
     Step("hetero-suite", "tests", 90, "rest", (*_SHARED, *_EACH), f"HETERO:{DEVICE},REFERENCE"),
     Step("extensions", "tests", 40, "rest", ("tests/gpu/test_extensions.py", "-n1")),
