@@ -95,7 +95,7 @@ class Compiler:
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
         self._keep_nan = keep_nan
-        has_int8 = any(item.name == Int8Fusion.name for item in passes)
+        has_int8 = Int8Fusion.name in [item.name for item in passes]
         self._folding = default_passes(is_kept=is_int8_weights) if has_int8 else None
         self._has_one = has_static_types(model.inputs)
         """True for one signature of lengths: the model itself may become its plan."""

@@ -169,13 +169,13 @@ class CpuPlugin(Plugin):
 
     def remarks(self, model: Model, report: PassReport, config: Configuration) -> tuple[str, ...]:
         found = []
-        if any(item.patches and item.name == HalfWidening.name for item in report.results):
+        if HalfWidening.name in [item.name for item in report.results if item.patches]:
             precision = self._resolved(config)[1][INFERENCE_PRECISION_HINT]
             found.append(
                 f"what the model stores in float16 or bfloat16 is computed in {precision}, and not "
                 f"rounded in between"
             )
-        is_quantized = any(node.op_type == "QuantizeLinear" for node in model.graph.nodes)
+        is_quantized = "QuantizeLinear" in [node.op_type for node in model.graph.nodes]
         if is_quantized and not self._fuses_int8(config):
             found.append(
                 "what the model quantises is computed in float32, and rounded to what 8 bits hold: "

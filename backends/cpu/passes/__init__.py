@@ -77,7 +77,7 @@ def plan_passes(
 
 def shapeless_passes(passes: Iterable[Pass]) -> tuple[Pass, ...]:
     """Choose those passes of a plan that find most of what they look for without shapes."""
-    return tuple(item for item in passes if item.name in _SHAPELESS)
+    return tuple([item for item in passes if item.name in _SHAPELESS])
 
 
 def _has_kernel(node: Node) -> bool:
@@ -90,7 +90,7 @@ def _has_kernel(node: Node) -> bool:
 
 
 def _enabled(passes: tuple[Pass, ...], disabled: Collection[str]) -> tuple[Pass, ...]:
-    return tuple(item for item in passes if item.name not in disabled)
+    return tuple(item for item in passes if item.name not in disabled) if disabled else passes
 
 
 _HALVES = (DType.FLOAT16, DType.BFLOAT16)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn
 
 from ....errors import AioInferError, GraphError
@@ -73,22 +74,20 @@ class _Run:
         self, model: Model, stop_after: int | None, check: bool, clock: Callable[[], float]
     ) -> None:
         self._model = model
-        self._stop_after = stop_after
+        self._most = math.inf if stop_after is None else stop_after
         self._check = check
         self._clock = clock
-        self._has_bodies = any(node.attributes and node.bodies() for node in model.graph.nodes)
+        self._has_bodies = False
+        self._op_types: set[str] = set()
+        """Operators of the nodes and of those in bodies, and some that patches have removed."""
+        for node in model.graph.nodes:
+            self._note_added(node)
         self._results: list[PassResult] = []
         self._count = 0
         self._patches: list[str] = []
         self._gone: dict[str, None] = {}
         self._held: set[str] = set()
         """Properties that were found to hold, and that no patch has touched since."""
-
-    @functools.cached_property
-    def _op_types(self) -> set[str]:
-        """Operators of the nodes and of those in bodies, and some that patches have removed."""
-        nodes = all_nodes(self._model.graph) if self._has_bodies else self._model.graph.nodes
-        return {node.op_type for node in nodes}
 
     @functools.cached_property
     def _names(self) -> NameTable:
@@ -98,49 +97,44 @@ class _Run:
         if self._check and passes:
             self._verify_graph("before the first pass")
         for item in passes:
-            if self._is_over():
+            if self._count >= self._most:
                 break
-            if self._check or self._may_find(item):
-                self._run_pass(item)
+            wanted = item.wanted_ops
+            may_find = wanted is None or not self._op_types.isdisjoint(wanted)
+            if item.cleans and self._model.is_clean and not self._count:
+                may_find = False
+            if self._check or may_find:
+                self._run_pass(item, may_find)
             else:
-                self._results.append(PassResult(item.name, (), (), 0, 0.0))
+                self._results.append(_not_asked(item.name))
         if self._count:
             self._model.is_settled = self._model.is_clean = False
         removed = dict.fromkeys(name for result in self._results for name in result.removed_names)
-        kept = self._carried_names(removed)
-        return PassReport(
-            tuple(self._results),
-            tuple(name for name in removed if name not in kept),
-            self._is_over(),
-        )
+        gone = self._without_carried(removed) if removed else ()
+        return PassReport(tuple(self._results), gone, self._count >= self._most)
 
-    def _run_pass(self, item: Pass) -> None:
+    def _run_pass(self, item: Pass, may_find: bool) -> None:
         started = self._clock()
         self._patches, self._gone = [], {}
-        self._verify(item, item.requires, "requires")
-        rounds = self._rewrite(item) if self._may_find(item) else 0
+        if self._check:
+            self._verify(item, item.requires, "requires")
+        rounds = self._rewrite(item) if may_find else 0
         if self._patches:
             self._held.clear()
         if self._check and self._patches:
             self._verify_graph(f"after pass {item.name!r}, last patch {self._patches[-1]!r}")
-        if not self._is_over():
+        if self._check and self._count < self._most:
             self._verify(item, item.guarantees, "guarantees")
-        kept = self._carried_names(self._gone)
-        gone = tuple(name for name in self._gone if name not in kept) if self._gone else ()
+        gone = self._without_carried(self._gone) if self._gone else ()
         elapsed_s = self._clock() - started
         self._results.append(PassResult(item.name, tuple(self._patches), gone, rounds, elapsed_s))
 
     def _note_added(self, node: Node) -> None:
         self._op_types.add(node.op_type)
-        bodies = node.bodies()
+        bodies = node.bodies() if node.attributes else ()
         if bodies:
             self._has_bodies = True
             self._op_types.update(inner.op_type for body in bodies for inner in all_nodes(body))
-
-    def _may_find(self, item: Pass) -> bool:
-        if item.cleans and self._model.is_clean and not self._count:
-            return False
-        return item.wanted_ops is None or not self._op_types.isdisjoint(item.wanted_ops)
 
     def _rewrite(self, item: Pass) -> int:
         """Apply a pass until it finds nothing more, and return how many rounds that took."""
@@ -149,7 +143,7 @@ class _Run:
         except Exception as error:
             self._fail(error, f"pass {item.name!r} failed before its first patch")
         rounds = 0
-        while not self._is_over():
+        while self._count < self._most:
             before = self._count
             rounds += 1
             if rounds > MAX_ROUNDS:
@@ -164,7 +158,7 @@ class _Run:
         return rounds
 
     def _visit(self, item: Pass, graph: Graph, outer: tuple[Graph, ...]) -> None:
-        if self._is_over():
+        if self._count >= self._most:
             return
         patch = None
         try:
@@ -174,7 +168,7 @@ class _Run:
                     self._note_added(addition.node)
                 self._patches.append(patch.description)
                 self._count += 1
-                if self._is_over():
+                if self._count >= self._most:
                     return
                 patch = None
         except Exception as error:
@@ -194,11 +188,11 @@ class _Run:
         found = find_shortage(error, where) or GraphError(f"{where}: {text}{self._history()}")
         raise found from error
 
-    def _graphs(self, item: Pass) -> Iterator[tuple[Graph, tuple[Graph, ...]]]:
-        return _graphs(self._model.graph, (), item.enters_bodies and self._has_bodies)
-
-    def _is_over(self) -> bool:
-        return self._stop_after is not None and self._count >= self._stop_after
+    def _graphs(self, item: Pass) -> Iterable[tuple[Graph, tuple[Graph, ...]]]:
+        graph = self._model.graph
+        if item.enters_bodies and self._has_bodies:
+            return _graphs(graph, ())
+        return ((graph, ()),)
 
     def _verify_graph(self, when: str) -> None:
         try:
@@ -208,7 +202,7 @@ class _Run:
         self._held.add("topological order")
 
     def _verify(self, item: Pass, properties: frozenset[str], verb: str) -> None:
-        wanted = sorted(properties - self._held) if self._check else ()
+        wanted = sorted(properties - self._held)
         if not wanted:
             return
         for graph, _ in self._graphs(item):
@@ -227,23 +221,23 @@ class _Run:
             f"the {self._count} patches so far"
         )
 
-    def _carried_names(self, wanted: dict[str, None]) -> set[str]:
-        if not wanted:
-            return set()
-        nodes = all_nodes(self._model.graph)
-        return {name for node in nodes for name in node.fused_from if name in wanted}
+    def _without_carried(self, names: dict[str, None]) -> tuple[str, ...]:
+        """Leave out the names that a node of the model still carries."""
+        carried = {name for node in all_nodes(self._model.graph) for name in node.fused_from}
+        return tuple([name for name in names if name not in carried])
 
 
-def _graphs(
-    graph: Graph, outer: tuple[Graph, ...], with_bodies: bool
-) -> Iterator[tuple[Graph, tuple[Graph, ...]]]:
+@functools.cache
+def _not_asked(name: str) -> PassResult:
+    return PassResult(name, (), (), 0, 0.0)
+
+
+def _graphs(graph: Graph, outer: tuple[Graph, ...]) -> Iterator[tuple[Graph, tuple[Graph, ...]]]:
     """Walk a graph and its bodies, each with the graphs around it, from the nearest on.
 
     A body is looked up only when its turn comes, so patches to the graphs around it are allowed.
     """
     yield graph, outer
-    if not with_bodies:
-        return
     for node in graph.nodes:
         for body in node.bodies():
-            yield from _graphs(body, (graph, *outer), True)
+            yield from _graphs(body, (graph, *outer))

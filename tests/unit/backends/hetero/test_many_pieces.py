@@ -41,7 +41,7 @@ def _load_calls(core: aioinfer.Core, device: str, piece_count: int) -> int:
     return count
 
 
-@pytest.mark.parametrize(("device", "most"), [(TWO_REFERENCES, 720), ("HETERO:CPU,REFERENCE", 880)])
+@pytest.mark.parametrize(("device", "most"), [(TWO_REFERENCES, 690), ("HETERO:CPU,REFERENCE", 790)])
 def test_a_piece_more_costs_a_load_few_calls(core: aioinfer.Core, device: str, most: int) -> None:
     _load_calls(core, device, 4)
     assert _load_calls(core, device, 54) - _load_calls(core, device, 4) <= 50 * most
