@@ -17,7 +17,7 @@ recorded on them, and a blocking call that returns when an event has fired. On t
   own. Even if it enqueued nothing, ``NOW`` would be wrong after a wait on the device.
 - An event costs the host nothing until it is asked when it fires. Only then is it given to the
   device's one completion thread. In a linear run that is the last event alone.
-- A stage's span on the host is the enqueueing. What the device did is told by the stream
+- A stage's span on the host is the enqueueing. The stream reports what the device did
   (``tell_times``), when it releases the work; no thread waits for that.
 """
 

@@ -22,7 +22,7 @@ _log = logging.getLogger("aioinfer")
 
 
 def tell(then: Then, ready: Ready, error: BaseException | None) -> None:
-    """Call ``then``; one that breaks the rule and raises is told, and the thread goes on."""
+    """Call ``then``; one that breaks the rule and raises is logged, and the thread goes on."""
     try:
         then(ready, error)
     except BaseException as raised:

@@ -140,8 +140,8 @@ def _call_all(hops: deque[_Hop]) -> None:
 def tell_owner(function: Callable[..., Any], args: tuple[Any, ...], error: BaseException) -> None:
     """Tell the object whose method has failed, on its own, so that nothing waits for it.
 
-    Where the method was to get a token first, the object is told when that has fired: until then a
-    device works for it.
+    Where the method was to get a token first, the object hears of it when that has fired: until
+    then a device works for it.
     """
     owner = getattr(function, "__self__", None)
     if not isinstance(owner, HopOwner):

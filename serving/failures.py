@@ -1,4 +1,4 @@
-"""What a client is told of an error: never a path, never a traceback. Pure but for the log."""
+"""What an answer says of an error: never a path, never a traceback. Pure but for the log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _faults = count(1)
 
 
 def refusal_of(error: BaseException) -> RefusedError:
-    """Return what a client is told of an error that ended its request.
+    """Return what the answer says of an error that ended its request.
 
     What is the server's own fault is logged with its traceback, under a number that the client is
     told.

@@ -30,7 +30,7 @@ class Inference:
 
     ``has_sequences``: whether requests may belong together, with their state.
 
-    ``access_log``: is told of each request; None: there is none. ``spans``: None are those of
+    ``access_log``: called for each request; None: there is none. ``spans``: None are those of
     OpenTelemetry, where it is installed. ``regions``: of shared memory; None: clients have none.
     Used on one event loop.
     """

@@ -1,7 +1,7 @@
 """Regions of the system's shared memory that clients register, below a prefix.
 
 They are opened and never mapped: a client may cut its region short at any time, and touching a
-mapping beyond the end of its file ends the process. Reading and writing copy, and are told.
+mapping beyond the end of its file ends the process. Reading and writing copy, and raise there.
 """
 
 from __future__ import annotations

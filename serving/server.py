@@ -99,7 +99,7 @@ class _QuietServer(uvicorn.Server):
 
 
 class Server:
-    """Serves a repository over HTTP until it is told to stop. Used on one event loop.
+    """Serves a repository over HTTP until ``stop`` is called. Used on one event loop.
 
     Requests are answered while models load: that it is live, and not ready. ``on_ready`` is called
     with the addresses when the models have been looked at. ``make_inference``: of the repository,
@@ -124,7 +124,7 @@ class Server:
     def stop(self) -> None:
         """Take no more requests and end when those under way have ended; if again, end now.
 
-        When the time for that is over, the networks end what runs, and its clients are told so;
+        When the time for that is over, the networks end what runs, and answer its clients so;
         what has not even come whole is cut off a little later. Called on the server's loop.
         """
         is_again = self._stopping.is_set()
@@ -188,7 +188,7 @@ class Server:
             await self._repository.aclose()
 
     async def _end_rpc(self, rpc: Any) -> None:
-        """Drain gRPC beside HTTP, from when the server is told to stop."""
+        """Drain gRPC beside HTTP, from when the server begins to stop."""
         await self._stopping.wait()
         if rpc is None:
             return

@@ -223,7 +223,7 @@ class Bundle:
             run = part.run = Run(self._network.admission, bindings)
             try:
                 run.launch(partial(self._answer_alone, part, run, note))
-            except AioInferError:  # of which it was told
+            except AioInferError:  # which its own end has reported
                 continue
         self.parts = []
 

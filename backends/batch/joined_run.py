@@ -75,7 +75,7 @@ class JoinedRun:
 
     It is stopped when all of its members are; one that is stopped alone is answered, and its rows
     are computed with the others'. If the run fails, each member is run by itself, so that one bad
-    item fails alone. Every member's end is told exactly once, also where there is no memory for a
+    item fails alone. Every member is ended exactly once, also where there is no memory for a
     call on the way (``hop_failed``). ``over`` may be called again.
     """
 
@@ -268,7 +268,7 @@ class JoinedRun:
 
 
 class AloneRun:
-    """One member in a run of its own, whose end the member is told exactly once.
+    """One member in a run of its own, which ends the member exactly once.
 
     ``over`` is called when the device is done with it, and may be called again.
     """

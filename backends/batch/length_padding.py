@@ -98,7 +98,7 @@ class LengthPadding:
     def check(self, results: Mapping[str, Any], length: int) -> None:
         """Raise GraphError unless outputs are as long as the joined inputs that they are of.
 
-        Of a length that is not padded nothing was told, and nothing will be cut.
+        A length that is not padded is unknown here, and nothing will be cut.
         """
         if self.bucket_of(length) is None:
             return

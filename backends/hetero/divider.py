@@ -230,7 +230,7 @@ def _first_rule(
     node: Node,
     opsets: Mapping[str, int],
 ) -> NodeRule | None:
-    """Return the rule by which a node's types are told before its device is known.
+    """Return the rule by which a node's types are inferred before its device is known.
 
     That of the first device which has one. An operator of ONNX's own runs without one, too: of that
     only the first device, or the one that is asked for, counts.

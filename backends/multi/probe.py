@@ -33,7 +33,7 @@ class Probing(Protocol):
 
 
 class Probe:
-    """One try of a device. ``network.tried`` is told once, unless the network closes."""
+    """One try of a device. It calls ``network.tried`` once, unless the network closes."""
 
     def __init__(self, network: Probing, member: Member) -> None:
         self._network, self._member = network, member

@@ -74,7 +74,7 @@ class LoopCall:
     def __call__(self) -> None:
         is_trio = on_trio()
         function, self._function = self._function, None  # a task that is never done holds nothing
-        if function is None:  # its sender was told that it was not sent
+        if function is None:  # sending it has failed
             return
         try:
             result = self._context.run(function)

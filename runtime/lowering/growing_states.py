@@ -120,7 +120,7 @@ def _rows_cut(node: Node, axis: int) -> int | None:
         return None
     try:
         begin, step = slice_box(node, before)
-    except GraphError:  # which is told where the node is lowered
+    except GraphError:  # which is raised where the node is lowered
         return None
     expected = [length - first for length, first in zip(before, begin, strict=True)]
     is_end = all(number == 1 for number in step) and expected == list(after)

@@ -226,7 +226,7 @@ def _leaves_open(node: Node) -> bool:
         return False
     if not all(value is None or _has_known_shape(value) for value in node.inputs):
         return False
-    rule = find_rule(node)  # what it reads may have become known after its own type was told
+    rule = find_rule(node)  # what it reads may have become known after its own type was inferred
     told = (rule(node, ShapeContent()) if rule is not None else None) or [None]
     return not (isinstance(told[0], TensorType) and is_static(told[0].shape))
 

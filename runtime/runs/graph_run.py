@@ -126,13 +126,13 @@ class GraphRun:
         if then is not None:
             try:
                 hand_over(then, ready, error)
-            except Exception:  # no memory for the call: nobody was told
+            except Exception:  # no memory for the call: `then` has not been called
                 self._then = then
                 raise
 
 
 class _StageRun:
-    """One stage of a run: what its executor gets, and is told of if there is no memory for it.
+    """One stage of a run; its executor reports to it, too, where a call finds no memory.
 
     Made without ``__init__``, and with the bodies here: each call of a stage shows.
     """

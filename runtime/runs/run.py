@@ -286,7 +286,7 @@ class Run(RunOutcome):
             self._leave_queue_if_stopped()
 
     def _note_late(self, error: BaseException) -> None:
-        """Raise what has kept it from beginning, and interrupts; note the rest, which was told."""
+        """Raise what has kept it from beginning, and interrupts; log the rest: it is reported."""
         if not (self._has_begun and isinstance(error, Exception)):
             raise error
         _log.error("%r: what followed the start of a run has failed", self, exc_info=error)
@@ -454,7 +454,7 @@ class Run(RunOutcome):
         if then is not None:
             try:
                 hand_over(then, ready, error)
-            except MemoryError:  # for the call itself: nobody was told
+            except MemoryError:  # for the call itself: `then` has not been called
                 self._then = then
                 raise
 
@@ -609,7 +609,7 @@ class Run(RunOutcome):
     ) -> None:
         """Go on with an end that an error has cut off; what was done stays as it is.
 
-        The caller gets the error, unless an outcome was told. ``following`` has got the slot, and
+        The caller gets the error, unless it has an outcome. ``following`` has got the slot, and
         ``launch_next`` is a run that waits for the request, if the end has come so far.
         """
         has_outcome = self._has_freed_request or (

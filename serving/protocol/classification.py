@@ -33,7 +33,7 @@ def class_labels(array: Array, requested: Requested) -> Array:
     rows = array.reshape(row_count, array.size // row_count if row_count else _row_size(array))
     count = min(requested.class_count, rows.shape[1])
     if row_count * count > _MOST_LABELS:
-        text = f"{row_count * count} classes; at most {_MOST_LABELS} are told"
+        text = f"{row_count * count} classes; at most {_MOST_LABELS} are returned"
         raise RefusedError(text, field=field)
     best = _descending(rows)[:, :count]
     is_whole = rows.dtype.kind in "iu"

@@ -50,7 +50,7 @@ def model_configuration(
 ) -> dict[str, object]:
     """Describe a model in the words of Triton's configuration.
 
-    All dimensions are told, and ``max_batch_size`` is 0: none is known to be that of a batch.
+    All dimensions are listed, and ``max_batch_size`` is 0: none is known to be that of a batch.
     is_decoupled: it may have several answers to one request.
     """
     return {

@@ -54,7 +54,7 @@ def replica_bounds(text: str) -> tuple[int, int]:
 
 
 def deployment_options(options: RayOptions) -> dict[str, Any]:
-    """Return what Ray Serve's deployment is told. Raises PropertyError."""
+    """Return the options of Ray Serve's deployment. Raises PropertyError."""
     if options.scale_up_s <= 0:
         raise PropertyError(
             f"scale_up_s of RayOptions is {options.scale_up_s}; give seconds above 0",

@@ -258,7 +258,7 @@ def _answer(told: Answer | Refusal) -> Answer:
 
 
 def _told(error: Exception, retried: int) -> Exception:
-    """Return the error of ours that a client is told."""
+    """Return the error of ours that is sent to a client."""
     failure = failure_of(error)
     if failure == "busy":
         text = "too many requests wait for a replica"

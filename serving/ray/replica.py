@@ -50,7 +50,7 @@ class ReplicaSpec:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A request that was refused, as a client is told."""
+    """A request that was refused, as it is answered."""
 
     message: str
     status: int
@@ -58,7 +58,7 @@ class Refusal:
 
     @classmethod
     def of(cls, error: Exception) -> Refusal:
-        """Return what a client is told of an error; the server's own faults are logged here."""
+        """Return what the answer says of an error; the server's own faults are logged here."""
         refused = refusal_of(error)
         return cls(str(refused), refused.status, refused.retry_after_s)
 
@@ -69,7 +69,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What is told of one version without asking its network."""
+    """What is known of one version without asking its network."""
 
     state: VersionState
     inputs: tuple[Port, ...] = ()

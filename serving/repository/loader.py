@@ -16,7 +16,7 @@ __all__ = ["Loader"]
 
 
 class Loader:
-    """Loads files with what the server was told, where a model's settings say nothing."""
+    """Loads files with the server's options, where a model's settings say nothing."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ _GENERATE_KEYS = ("feed", "steps", "end")
 
 @dataclass(frozen=True)
 class ModelSettings:
-    """How a model is loaded; what the file leaves out is as the server was told.
+    """How a model is loaded; what the file leaves out is as the server's options say.
 
     ``device``: None is the server's. ``properties``: go before the server's. ``versions``: which
     are served. ``warm_up``: run made up inputs first. ``generation``: how it generates.

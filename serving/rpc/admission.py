@@ -18,7 +18,7 @@ _OPEN = ("ServerLive", "ServerReady")
 class Admission(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no types
     """Refuses calls without the token; their messages stay with the client.
 
-    Whether the server is live and ready is told without a token, for probes.
+    Whether the server is live and ready is answered without a token, for probes.
     """
 
     def __init__(self, token: str, watch: RpcWatch) -> None:

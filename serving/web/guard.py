@@ -1,4 +1,4 @@
-"""What a request must pass before anything else looks at it, and what it is told at the end."""
+"""What a request must pass before anything else looks at it, and what is sent to it at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPEN = ("/v2/health/live", "/v2/health/ready")
 class Guard:
     """Answers requests with too many headers, or without the token; the rest goes to the app.
 
-    Whether the server is live and ready is told without a token, for probes, and so is the page,
+    That the server is live and ready is answered without a token, for probes, and so is the page,
     which says nothing by itself.
     """
 

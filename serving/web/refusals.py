@@ -24,5 +24,5 @@ def unknown_address(method: str, path: str) -> bytes:
 
 
 def server_ends() -> RefusedError:
-    """Return what a request is told that the end of the server has cut off."""
+    """Return the answer to a request that the end of the server has cut off."""
     return RefusedError("the server ends", status=503)

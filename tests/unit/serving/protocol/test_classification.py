@@ -60,5 +60,5 @@ def test_what_has_no_classes_is_refused(array: np.ndarray) -> None:
 
 
 def test_more_texts_than_are_worth_it_are_refused() -> None:
-    with pytest.raises(RefusedError, match="2000000 classes; at most 1000000 are told"):
+    with pytest.raises(RefusedError, match="2000000 classes; at most 1000000 are returned"):
         labels(np.zeros((2, 1_000_000), np.int8), 1 << 40)
