@@ -53,6 +53,7 @@ FAMILIES = (
     "own.own_windows",
     "plain.plain_elementwise",
     "plain.plain_movement",
+    "plain.plain_normalization",
     "plain.plain_reductions",
     "recurrent.recurrent",
 )

@@ -131,3 +131,20 @@ def _is_to_plain_type(node: Node) -> bool:
 def cast(x: Array, *, to: int, saturate: int = 1) -> Array:
     """Convert to bool, an integer or a float of numpy's own; saturate concerns only other types."""
     return x.astype(DType(to).numpy, copy=False)
+
+
+@plain("IsNaN", since=9)
+def is_nan(x: Array) -> Array:
+    """Say where there is no number."""
+    return np.asarray(np.isnan(x))
+
+
+@plain("IsInf", since=10)
+def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
+    """Say where there are infinities, of both signs or one."""
+    found = np.isinf(x)
+    if not detect_negative:
+        found &= ~np.signbit(x)
+    if not detect_positive:
+        found &= np.signbit(x)
+    return np.asarray(found)

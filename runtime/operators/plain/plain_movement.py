@@ -203,3 +203,15 @@ def _repeated_around(x: Array, places: Sequence[int], counts: Sequence[int], mod
 
 def _zero_of(x: Array) -> object:
     return "" if x.dtype == object else 0
+
+
+@plain("NonZero", since=9)
+def nonzero(x: Array) -> Array:
+    """List where elements are not 0, a row for each axis, as int64."""
+    return np.array(np.nonzero(x), np.int64)
+
+
+@plain("Compress", since=9)
+def compress(x: Array, condition: Array, *, axis: int | None = None) -> Array:
+    """Take the slices of an axis, or the elements, whose condition is true."""
+    return np.compress(condition, x, axis=axis)

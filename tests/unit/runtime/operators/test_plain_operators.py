@@ -389,6 +389,59 @@ def test_pads_that_do_not_fit_the_axes_are_refused() -> None:
         evaluate("Pad", np.zeros((4, 2)), np.array([1, 2, 3, 4]), None, np.array([-1, 1]))
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_where_there_are_no_numbers_and_infinities(dtype) -> None:
+    x = array_of(dtype, 3, 4)
+    assert_same("IsNaN", x)
+    for negative in (0, 1):
+        for positive in (0, 1):
+            found = evaluate("IsInf", x, detect_negative=negative, detect_positive=positive)
+            wide = x.astype(np.float64)
+            wanted = (negative & np.isneginf(wide)) | (positive & np.isposinf(wide))
+            np.testing.assert_array_equal(found[0], wanted.astype(bool))
+
+
+@numbers(*ALL)
+def test_what_is_not_zero(x) -> None:
+    assert_same("NonZero", x)
+
+
+@pytest.mark.parametrize("axis", [None, 0, -1])
+def test_slices_whose_condition_is_true(axis) -> None:
+    attributes = {} if axis is None else {"axis": axis}
+    assert_same("Compress", array_of("float32", 2, 3), np.array([True, False]), **attributes)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("axis", [-1, 1, 0])
+def test_layers_are_normalised(dtype, axis) -> None:
+    x = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(dtype)
+    scale, bias = (np.linspace(low, 2, x[0].size, dtype=dtype).reshape(3, 4) for low in (-1, 1))
+    scale, bias = (item if axis != -1 else item[0] for item in (scale, bias))
+    for inputs in ((x, scale), (x, scale, bias)):
+        made = evaluate("LayerNormalization", *inputs, output_count=3, axis=axis, epsilon=1e-3)
+        wanted = by_onnx(
+            "LayerNormalization", *inputs, output_count=3, axis=axis, epsilon=1e-3, stash_type=1
+        )
+        for ours, theirs in zip(made, wanted, strict=True):
+            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_statistics_of_halves_are_those_of_float32(dtype) -> None:
+    # onnx.reference sums up in the halves themselves; ONNX says float32
+    x = (np.random.default_rng(1).standard_normal((2, 768)) + 1).astype(dtype)
+    scale = np.ones(768, dtype)
+    made, mean, factor = evaluate("LayerNormalization", x, scale, output_count=3)
+    wide = x.astype(np.float64)
+    wanted = (wide - wide.mean(1, keepdims=True)) / wide.std(1, keepdims=True)
+    assert made.dtype == dtype
+    np.testing.assert_allclose(made.astype(np.float64), wanted, rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(mean, wide.mean(1, keepdims=True), rtol=1e-5)
+    assert mean.dtype == factor.dtype == np.float32
+
+
 class TestTheTable:
     def test_attributes_and_operators_are_those_of_the_schemas(self) -> None:
         _load()
