@@ -1,19 +1,25 @@
 """NVRTC without a GPU: whether kernels compile, all of them, and for which architecture not.
 
-NVRTC needs no driver: what is compiled on a device is compiled here, by the same function.
+NVRTC needs no driver: what is compiled on a device is compiled here, by the same function. Texts
+that a version of NVRTC has compiled once are remembered below the user's folder for caches.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from aioinfer.backends.accelerator.launching.kernel_source import KernelSource, program_text
 from aioinfer.backends.cuda.kernel_compiler import CompilerError, compile_kernels
+from aioinfer.backends.cuda.kernel_header import BUILD_OPTIONS, cuda_text
 
 ARCHITECTURES = ("sm_80", "sm_90")
+_COMPILED = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "aioinfer-tests/nvrtc")
 _TOGETHER = 100
 """Kernels of one program: starting the compiler costs more than most of them."""
 
@@ -50,9 +56,15 @@ def find_refused(sources: Sequence[KernelSource], architecture: str) -> dict[str
 
 
 def compiler_words(nvrtc: Any, source: str, architecture: str) -> str | None:
-    """Compile kernel C; None if that works, else what the compiler says."""
+    """Compile kernel C; None if that works, or has worked, else what the compiler says."""
+    given = repr((nvrtc.getVersion(), architecture, BUILD_OPTIONS, cuda_text(source)))
+    has_worked = _COMPILED / hashlib.sha256(given.encode()).hexdigest()
+    if has_worked.exists():
+        return None
     try:
         assert compile_kernels(nvrtc, source, architecture)
     except CompilerError as error:
         return str(error)
+    _COMPILED.mkdir(parents=True, exist_ok=True)
+    has_worked.touch()
     return None
