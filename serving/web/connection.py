@@ -43,6 +43,7 @@ class _BeyondBoundError(Exception):
 def connection_class(limits: Limits) -> type[asyncio.Protocol]:
     """Make the class of connections for uvicorn's ``http``."""
     followers = Followers()
+    head_bytes, header_count = limits.head_bytes, limits.header_count
 
     class BoundedConnection(HttpToolsProtocol):
         """One connection; closed when a head is too long or too slow, or an answer is not read."""
@@ -92,9 +93,11 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             self._unset_keepalive_if_required()
             self._piece_count = 0
             try:
-                self._parse(data)
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                self._parse_without_offer(data[offer.args[0] :])
             except httptools.HttpParserError:
-                self._end(*(self._refusal or (400, "what was sent is no HTTP request")))
+                self._end_unreadable()
             if self.transport.is_closing() or self._is_deaf:
                 return
             if self._is_in_head:
@@ -110,16 +113,23 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             if self._head_timer is None and (self._is_in_head or self._has_answered()):
                 self._await_head()
 
-        def _parse(self, data: bytes) -> None:
-            """Parse what was read; an offer to speak another protocol is passed over."""
-            while True:
-                try:
-                    self.parser.feed_data(data)
-                    return
-                except httptools.HttpParserUpgrade as offer:
-                    data = self._head_without_offer() + data[offer.args[0] :]
+        def _parse_without_offer(self, data: bytes) -> None:
+            """Parse a head anew that offers to speak another protocol, and what follows it."""
+            try:
+                while True:
+                    data = self._head_without_offer() + data
                     self._is_offer = False
                     self.parser = httptools.HttpRequestParser(self)
+                    try:
+                        self.parser.feed_data(data)
+                        return
+                    except httptools.HttpParserUpgrade as offer:
+                        data = data[offer.args[0] :]
+            except httptools.HttpParserError:
+                self._end_unreadable()
+
+        def _end_unreadable(self) -> None:
+            self._end(*(self._refusal or (400, "what was sent is no HTTP request")))
 
         def _head_without_offer(self) -> bytes:
             """Return the head that was parsed last, whose body httptools took for the protocol."""
@@ -135,21 +145,28 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             super().on_message_begin()
 
         def on_url(self, url: bytes) -> None:
-            self._count_parsed(len(url))
-            super().on_url(url)
+            self._parsed_bytes += len(url)
+            if self._parsed_bytes > head_bytes:
+                self._stop_head()
+            self.url += url
 
         def on_header(self, name: bytes, value: bytes) -> None:
-            if len(self.headers) >= limits.header_count:
-                self._refusal = 431, f"more than {limits.header_count} headers"
-                raise _BeyondBoundError
-            self._count_parsed(len(name) + len(value))
-            super().on_header(name, value)
+            """Do what uvicorn does; each call counts here."""
+            headers = self.headers
+            self._parsed_bytes += len(name) + len(value)
+            if self._parsed_bytes > head_bytes or len(headers) >= header_count:
+                self._stop_head()
+            name = name.lower()
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
+            headers.append((name, value))
 
-        def _count_parsed(self, size: int) -> None:
-            self._parsed_bytes += size
-            if self._parsed_bytes > limits.head_bytes:
-                self._refusal = 431, f"a head of more than {limits.head_bytes} bytes"
-                raise _BeyondBoundError
+        def _stop_head(self) -> None:
+            if self._parsed_bytes > head_bytes:
+                self._refusal = 431, f"a head of more than {head_bytes} bytes"
+            else:
+                self._refusal = 431, f"more than {header_count} headers"
+            raise _BeyondBoundError
 
         def on_body(self, body: bytes) -> None:
             self._piece_count += 1
