@@ -45,6 +45,7 @@ from .quota_meter import QuotaMeter, QuotaReading
 from .shortage import as_shortage, check_files, find_shortage, is_shortage, shortage_as_error
 from .streams import StreamsConfig, StreamsExecutor
 from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
+from .undoing import note_given_back, note_taken, undone_on_error
 
 __all__ = [
     "NOW",
@@ -92,10 +93,13 @@ __all__ = [
     "is_shortage",
     "mark_own_thread",
     "must_not_block",
+    "note_given_back",
+    "note_taken",
     "part_of_allowance",
     "process_timer",
     "refuse_own_thread",
     "run_here",
     "shortage_as_error",
     "tell_owner",
+    "undone_on_error",
 ]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 
 from ..errors import AioInferError, ClosedError, DeviceError
 from .base import must_not_block, refuse_own_thread
 from .fork import ProcessMark
 from .shortage import start_thread
 from .streams import StreamsConfig, StreamsExecutor
+from .undoing import note_given_back, note_taken
 
 
 @dataclass
@@ -57,11 +59,12 @@ class ExecutorManager:
                 raise ClosedError(
                     f"the executor manager is closed and lends no {config.name!r}; use a new Core"
                 )
-            lease = self._leases.get(config)
-            if lease is None:
-                lease = self._leases[config] = _Lease(StreamsExecutor(config))
+            lease = self._leases.get(config) or _Lease(StreamsExecutor(config))
+            executor = lease.executor
+            note_taken(executor, partial(self.release, executor))
+            self._leases[config] = lease
             lease.count += 1
-            return lease.executor
+            return executor
 
     def release(self, executor: StreamsExecutor) -> None:
         """Return a lease; the last one closes the executor, which drains it first and blocks.
@@ -72,6 +75,7 @@ class ExecutorManager:
         """
         if not self._process.is_current:
             return
+        note_given_back(executor)
         with self._lock:
             if self._is_closed:
                 return

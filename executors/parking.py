@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from functools import partial
 
 from ..errors import ClosedError
 from .base import NOW, Ready, Then, tell_owner
@@ -32,10 +31,10 @@ def tell(then: Then, ready: Ready, error: BaseException | None) -> None:
 class _Parked:
     """One piece of work; ``start`` is dropped once a thread has claimed it."""
 
-    __slots__ = ("after", "refuse", "start")
+    __slots__ = ("_lot", "after", "refuse", "start")
 
-    def __init__(self, after: Ready, start: Callable[[], None], refuse: Then) -> None:
-        self.after = after
+    def __init__(self, lot: Parking, after: Ready, start: Callable[[], None], refuse: Then) -> None:
+        self._lot, self.after = lot, after
         self.start: Callable[[], None] | None = start
         self.refuse: Then | None = refuse
 
@@ -45,13 +44,46 @@ class _Parked:
         self.start = self.refuse = None
         return None if start is None or refuse is None else (start, refuse)
 
+    def fired(self, error: BaseException | None) -> None:
+        """Start the work, or refuse it; for the token, on whatever thread that fires on."""
+        lot = self._lot
+        if not lot.process.is_current:
+            held = self.claim()
+            if held is not None:
+                tell(held[1], NOW, lot.refusal())
+            return
+        # No call that could find no memory comes between claiming it and its start.
+        with lot.changed:
+            start, refuse = self.start, self.refuse
+            self.start = self.refuse = None
+        if start is None or refuse is None:
+            return
+        try:
+            if error is None:
+                start()
+            else:
+                refuse(NOW, error)
+        except MemoryError as lacking:
+            tell(refuse, NOW, error or lacking)
+        except BaseException as raised:
+            tell_owner(start if error is None else refuse, (), raised)
+        del start, refuse  # an error's traceback may keep this frame; it must not keep them
+        lot.leave(self)
+
+    def hop_failed(self, _error: BaseException) -> None:
+        """Go on: there was no memory for a call of ``fired``, or for that one."""
+        if self.start is not None:
+            self.fired(self.after.error)
+        else:
+            self._lot.leave(self)
+
 
 class Parking:
     """The parked work of one executor, and whether that executor still accepts. Thread-safe."""
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
-        self._changed = threading.Condition(threading.Lock())
+        self.changed = threading.Condition(threading.Lock())
         self._parked: dict[_Parked, None] = {}
         self.is_closed = False
         """True as soon as close has begun."""
@@ -85,17 +117,17 @@ class Parking:
         Either of them once, at once on this thread or later on the one that fires the token.
         Raises ClosedError, and keeps nothing, after close.
         """
-        parked = _Parked(after, start, refuse)
-        with self._changed:
+        parked = _Parked(self, after, start, refuse)
+        with self.changed:
             if self.is_closed:
                 raise self.refusal()
             self._parked[parked] = None
         try:
-            after.when_ready(partial(self._fired, parked))
+            after.when_ready(parked.fired)
         except BaseException:
-            with self._changed:
+            with self.changed:
                 held = parked.claim()
-            self._leave(parked)
+            self.leave(parked)
             if held is not None:
                 raise
             _log.exception("the token %r raised after it had fired", after)
@@ -106,39 +138,19 @@ class Parking:
         With drain that is when every token has fired; without, what is parked is refused now, and
         gets its own token handed on because that has not fired. Twice is fine, also at once.
         """
-        with self._changed:
+        with self.changed:
             self.is_closed = True
             claimed = [] if drain else [(item, item.claim()) for item in self._parked]
         for item, held in claimed:
             if held is not None:
                 tell(held[1], item.after, self.refusal())
-                self._leave(item)
-        with self._changed:
-            self._changed.wait_for(lambda: not self._parked)
+                self.leave(item)
+        with self.changed:
+            self.changed.wait_for(lambda: not self._parked)
 
-    def _fired(self, parked: _Parked, error: BaseException | None) -> None:
-        if not self.process.is_current:
-            held = parked.claim()
-            if held is not None:
-                tell(held[1], NOW, self.refusal())
-            return
-        with self._changed:
-            held = parked.claim()
-        if held is None:
-            return
-        start, refuse = held
-        if error is not None:
-            tell(refuse, NOW, error)
-        else:
-            try:
-                start()
-            except BaseException:
-                _log.exception("starting work on %s raised; its run may never settle", self._owner)
-        del held, start, refuse  # an error's traceback may keep this frame; it must not keep them
-        self._leave(parked)
-
-    def _leave(self, parked: _Parked) -> None:
-        with self._changed:
+    def leave(self, parked: _Parked) -> None:
+        """Count a piece no more that was started or answered."""
+        with self.changed:
             self._parked.pop(parked, None)
             if not self._parked:
-                self._changed.notify_all()
+                self.changed.notify_all()

@@ -35,7 +35,11 @@ _BY_TEXT: dict[str, Resource] = {
     "can't start new thread": "threads",
     "can't allocate lock": "memory",
     "bad_alloc": "memory",
+    "failed to map segment from shared object": "memory",
+    "cannot map zero-fill pages": "memory",
 }
+_NO_WANT = os.strerror(errno.EPERM)
+"""What the loader adds where a library's folder may run no code."""
 _LOADING = (OSError, ImportError, RuntimeError)
 """What the loader of libraries, and Python, raise with nothing but a text."""
 
@@ -165,7 +169,7 @@ def _lacking(error: BaseException | None) -> Resource | None:
         if isinstance(error, _LOADING):
             text = str(error)
             found = next((lacks for part, lacks in _BY_TEXT.items() if part in text), None)
-            if found is not None:
+            if found is not None and _NO_WANT not in text:
                 return found
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return None

@@ -82,11 +82,7 @@ class BatchPlugin(VirtualPlugin):
         if opened is not model:
             opened.is_disposable = True
         compiled = self.core.load_network(opened, entry.device, values)
-        try:
-            network = BatchNetwork(compiled, axis, most_rows, config, self.core, padding)
-        except BaseException:
-            compiled.close()
-            raise
+        network = BatchNetwork(compiled, axis, most_rows, config, self.core, padding)
         logging.getLogger(f"aioinfer.{config.device}").info(
             "model %r: up to %d rows share a run of %s", model.name, most_rows, compiled.device
         )
@@ -100,14 +96,10 @@ class BatchPlugin(VirtualPlugin):
         axis, axes = read_batch(blob.json("batch"))
         inner = blob.under("compiled")
         compiled = self.core.import_part(inner, entry.device, values, name=record.name)
-        try:
-            check_batch(axis, axes, compiled.inputs, compiled.outputs)
-            padding = imported_padding(axes, compiled.inputs, config)
-            most_rows = entry.count or DEFAULT_ROWS
-            return BatchNetwork(compiled, axis, most_rows, config, self.core, padding)
-        except BaseException:
-            compiled.close()
-            raise
+        check_batch(axis, axes, compiled.inputs, compiled.outputs)
+        padding = imported_padding(axes, compiled.inputs, config)
+        most_rows = entry.count or DEFAULT_ROWS
+        return BatchNetwork(compiled, axis, most_rows, config, self.core, padding)
 
     def _batch_of(
         self, model: Model, config: Configuration

@@ -99,25 +99,20 @@ class HeteroPlugin(VirtualPlugin):
         division.model.name = record.name
         configs = {device: self.inner_config(device, config) for device in devices}
         networks: list[ExecutableNetwork] = []
-        try:
-            for index, piece in enumerate(division.cut.subgraphs):
-                if piece.device not in configs:
-                    raise BlobError(
-                        f"subgraph {index} of the blob is for {piece.device}, which is not among "
-                        f"{list(configs)}; import it on the devices that it was exported by",
-                        device=config.device,
-                    )
-                values = {**configs[piece.device]}
-                values.pop(STATE.key, None)  # the part's own say which are its
-                part = blob.under(part_name(index))
-                networks.append(self.core.import_part(part, piece.device, values))
-                _refuse_other_ports(index, piece.model, networks[-1])
-                _refuse_other_states(index, record.states, networks[-1])
-            return self._network(division, division.model, networks, config)
-        except BaseException:
-            for loaded in networks:
-                loaded.close()
-            raise
+        for index, piece in enumerate(division.cut.subgraphs):
+            if piece.device not in configs:
+                raise BlobError(
+                    f"subgraph {index} of the blob is for {piece.device}, which is not among "
+                    f"{list(configs)}; import it on the devices that it was exported by",
+                    device=config.device,
+                )
+            values = {**configs[piece.device]}
+            values.pop(STATE.key, None)  # the part's own say which are its
+            part = blob.under(part_name(index))
+            networks.append(self.core.import_part(part, piece.device, values))
+            _refuse_other_ports(index, piece.model, networks[-1])
+            _refuse_other_states(index, record.states, networks[-1])
+        return self._network(division, division.model, networks, config)
 
     def _network(
         self,
@@ -194,12 +189,8 @@ class HeteroPlugin(VirtualPlugin):
                 piece.model.is_disposable = True
                 networks.append(load(piece.model))
             network = self._network(division, model, networks, config)
-        except BaseException as error:
-            for loaded in networks:
-                loaded.close()
-            if isinstance(error, UnsupportedOpError):
-                raise error.told_to(divider.name) from error
-            raise
+        except UnsupportedOpError as error:
+            raise error.told_to(divider.name) from error
         logging.getLogger(f"aioinfer.{config.device}").info(
             "model %r is compiled for %s: %r", network.name, network.device, config
         )

@@ -127,22 +127,17 @@ class MultiPlugin(VirtualPlugin):
     ) -> MultiNetwork:
         """Load a network on each device that can; raises DeviceError if none does."""
         members: list[Member] = []
-        try:
-            for entry in entries:
-                try:
-                    network = load(entry)
-                except (DeviceError, NotSupportedError) as error:
-                    left_out[entry.device] = str(error)
-                    _log.warning("%s goes without %s: %s", where, entry.device, error)
-                    continue
-                members.append(Member(entry.device, network, entry.count))
-            if not members:
-                raise self._none_left(where, left_out)
-            return MultiNetwork(members, left_out, config, self.core)
-        except BaseException:
-            for member in members:
-                member.network.close()
-            raise
+        for entry in entries:
+            try:
+                network = load(entry)
+            except (DeviceError, NotSupportedError) as error:
+                left_out[entry.device] = str(error)
+                _log.warning("%s goes without %s: %s", where, entry.device, error)
+                continue
+            members.append(Member(entry.device, network, entry.count))
+        if not members:
+            raise self._none_left(where, left_out)
+        return MultiNetwork(members, left_out, config, self.core)
 
     def _entries(self, config: Configuration) -> tuple[list[DeviceEntry], dict[str, str]]:
         """List the devices, ids and all, and why some are not there.

@@ -44,11 +44,12 @@ from .loading import (
     cache_of,
     check_network_name,
     in_memory,
+    loading,
     loading_failures_named,
     made_on_thread,
     path_of,
     reading_again,
-    warmed,
+    warm_up_if_asked,
 )
 from .open_networks import OpenNetworks
 from .plugin import Division, Plugin
@@ -128,9 +129,11 @@ class Core(Closing):
         loop use ``load_network_async``. Raises ModelError, DeviceError (for want of memory, threads
         or files, too), PropertyError, UnsupportedOpError.
         """
-        check_network_name(name, device)
-        plugin, config_of = self._devices.loadable(device)
-        return self._loaded(device, plugin, config_of(config), model, name, preprocess, postprocess)
+        with loading(device):
+            check_network_name(name, device)
+            plugin, config_of = self._devices.loadable(device)
+            chosen = config_of(config)
+            return self._loaded(device, plugin, chosen, model, name, preprocess, postprocess)
 
     def loading_on(
         self, device: str, config: Mapping[Any, Any] | None = None
@@ -147,7 +150,8 @@ class Core(Closing):
             with loading_failures_named(device):
                 network = self._compiled(device, plugin, model, configuration)
             self._networks.keep(network)
-            return warmed(network, configuration)
+            warm_up_if_asked(network, configuration)
+            return network
 
         return load
 
@@ -161,16 +165,18 @@ class Core(Closing):
         preprocess: Preprocess | None = None,
         postprocess: Postprocess | None = None,
     ) -> ExecutableNetwork:
-        cache, file = cache_of(plugin, configuration), path_of(model)
-        with full_collections_paused(), allowance_kept(), loading_failures_named(device):
-            is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin
-            network = cache.load_known(file, name) if cache and file and is_alone else None
-            if network is None:
-                network = self._read_and_compiled(device, plugin, model, configuration, name)
-        if preprocess is not None or postprocess is not None:
-            network = self._staged(network, preprocess, postprocess)
-        self._networks.keep(network)
-        return warmed(network, configuration)
+        with loading(device):
+            cache, file = cache_of(plugin, configuration), path_of(model)
+            with full_collections_paused(), allowance_kept():
+                is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin
+                network = cache.load_known(file, name) if cache and file and is_alone else None
+                if network is None:
+                    network = self._read_and_compiled(device, plugin, model, configuration, name)
+            if preprocess is not None or postprocess is not None:
+                network = self._staged(network, preprocess, postprocess)
+            self._networks.keep(network)
+            warm_up_if_asked(network, configuration)
+        return network
 
     def _read_and_compiled(
         self,
@@ -249,8 +255,8 @@ class Core(Closing):
         self, model: ModelSource, device: str, config: Mapping[Any, Any] | None = None
     ) -> SupportMap:
         """Ask which nodes of a model a device can run: node name -> Support, with the reason."""
-        plugin, config_of = self._devices.loadable(device)
-        with loading_failures_named(device):
+        with loading(device):
+            plugin, config_of = self._devices.loadable(device)
             return plugin.query_network(self._read(model, is_mapped=True), config_of(config))
 
     def divide_network(
@@ -262,8 +268,8 @@ class Core(Closing):
         UnsupportedOpError for a node that none takes, NotSupportedError for a device that runs a
         model whole.
         """
-        plugin, config_of = self._devices.loadable(device)
-        with full_collections_paused(), loading_failures_named(device):
+        with full_collections_paused(), loading(device):
+            plugin, config_of = self._devices.loadable(device)
             return plugin.divide_network(self._read(model, is_mapped=True), config_of(config))
 
     def import_network(
@@ -284,22 +290,22 @@ class Core(Closing):
         machine lacks what the network was compiled for; PropertyError for a value that it was not
         compiled with.
         """
-        self._devices.refuse_if_closed()
-        check_network_name(name, device or "")
-        with placed(device=device or ""):
+        with loading(device or ""):
+            self._devices.refuse_if_closed()
+            check_network_name(name, device or "")
             blob = Blob.open(source)
-        plugin, record, configuration = self._import_of(blob, device, config)
-        if blob.is_mapped and not configuration.value_or_default(ENABLE_MMAP):
-            with placed(device=device or ""):
-                blob = Blob.open(source, is_mapped=False)
             plugin, record, configuration = self._import_of(blob, device, config)
-        chosen = chosen_by_caller(record, configuration, device, config)
-        network = _imported(plugin, blob, record, configuration, chosen, name)
-        if preprocess is not None or postprocess is not None:
-            network = self._staged(network, preprocess, postprocess)
-        self._networks.keep(network)
-        with blob_at_fault(record, configuration.device, chosen):
-            return warmed(network, configuration)
+            if blob.is_mapped and not configuration.value_or_default(ENABLE_MMAP):
+                blob = Blob.open(source, is_mapped=False)
+                plugin, record, configuration = self._import_of(blob, device, config)
+            chosen = chosen_by_caller(record, configuration, device, config)
+            network = _imported(plugin, blob, record, configuration, chosen, name)
+            if preprocess is not None or postprocess is not None:
+                network = self._staged(network, preprocess, postprocess)
+            self._networks.keep(network)
+            with blob_at_fault(record, configuration.device, chosen):
+                warm_up_if_asked(network, configuration)
+        return network
 
     async def import_network_async(
         self,
@@ -451,14 +457,10 @@ class Core(Closing):
     ) -> ExecutableNetwork:
         from ..network.staged_network import with_functions
 
-        try:
-            functions = UserFunctions(
-                network.inputs, network.name, network.device, preprocess, postprocess
-            )
-            return with_functions(network, replace(functions, adopt=network.adopt_array), self)
-        except BaseException:
-            network.close()
-            raise
+        functions = UserFunctions(
+            network.inputs, network.name, network.device, preprocess, postprocess
+        )
+        return with_functions(network, replace(functions, adopt=network.adopt_array), self)
 
     def statistics(self) -> CoreStatistics:
         """Picture its open networks, and how many tasks wait for each executor. Any thread.
@@ -542,7 +544,7 @@ def _imported(
         record = replace(record, name=name)
     with (
         full_collections_paused(),
-        loading_failures_named(config.device),
+        loading(config.device),
         placed(device=config.device),
     ):
         return import_blob(plugin, blob, record, config, chosen)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AioInferError, ModelError, NotSupportedError, PropertyError
-from ...executors import shortage_as_error
+from ...executors import shortage_as_error, undone_on_error
 from ..graph import Model
 from ..graph.mapped_file import read_constants
 from ..properties.properties import CACHE_DIR, INPUT_SHAPES, Configuration
@@ -26,11 +26,12 @@ __all__ = [
     "cache_of",
     "check_network_name",
     "in_memory",
+    "loading",
     "loading_failures_named",
     "made_on_thread",
     "path_of",
     "reading_again",
-    "warmed",
+    "warm_up_if_asked",
 ]
 
 _log = logging.getLogger("aioinfer")
@@ -65,10 +66,20 @@ async def made_on_thread(make: Callable[[], ExecutableNetwork]) -> ExecutableNet
 
 
 @contextmanager
+def loading(device: str) -> Iterator[None]:
+    """Give back what was taken by then, and close what was loaded, where an error leaves the load.
+
+    Errors are named as by ``loading_failures_named``.
+    """
+    with undone_on_error(), loading_failures_named(device):
+        yield
+
+
+@contextmanager
 def loading_failures_named(device: str) -> Iterator[None]:
     """Raise errors of ours for want of a resource, and for a model that Python cannot walk."""
     try:
-        with shortage_as_error(f"loading a model for {device}"):
+        with shortage_as_error(f"loading a model for {device}" if device else "importing"):
             yield
     except AioInferError as error:
         error.within(device=device)
@@ -115,15 +126,10 @@ def reading_again(
     return read_again
 
 
-def warmed(network: ExecutableNetwork, config: Configuration) -> ExecutableNetwork:
-    """Run a network once of each shape that was asked for; it is closed if that fails."""
+def warm_up_if_asked(network: ExecutableNetwork, config: Configuration) -> None:
+    """Run a network once of each shape that was asked for."""
     if config.value_or_default(INPUT_SHAPES):
-        try:
-            network.warm_up()
-        except BaseException:
-            network.close()
-            raise
-    return network
+        network.warm_up()
 
 
 def cache_of(plugin: Plugin, config: Configuration) -> ModelCache | None:

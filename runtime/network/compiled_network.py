@@ -18,7 +18,7 @@ from ...errors import (
     nearest,
     placed,
 )
-from ...executors import ExecutorManager
+from ...executors import ExecutorManager, note_given_back
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
 from ..blobs.graph_record import write_model_record
@@ -386,6 +386,7 @@ class CompiledNetwork(Closing):
         return True
 
     def _release(self) -> None:
+        note_given_back(self)
         self.model_again = None
         self._release_device()
         self.admission.let_go_of_slots()

@@ -25,6 +25,7 @@ from ...executors import (
     StreamsExecutor,
     TaskExecutor,
     Then,
+    note_taken,
     process_timer,
 )
 from ...executors.base import refuse_own_thread
@@ -148,6 +149,7 @@ class ExecutableNetwork(CompiledNetwork):
         if threshold_us and slots and all(slot.may_run_inline for slot in slots):
             gate = self.admission.gate = InlineGate(self.inputs, threshold_us)
             self.inline_route = InlineRoute(self.admission, gate, slots[0].stages[-1].executor)
+        note_taken(self, self.close)
 
     def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """(optional) Make memory, all zeros, for a caller to write an input to."""

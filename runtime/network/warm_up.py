@@ -143,7 +143,10 @@ def run_in_slots(network: WarmedNetwork, inputs: Mapping[str, Any], count: int, 
             network.start_run(bindings, stop, start, then)
             started += 1
     finally:
-        start.fire()
+        try:
+            start.fire()
+        except MemoryError:  # for that call: what was started waits for it
+            start.fire()
         for _ in range(started):
             ended.acquire()
     if errors:

@@ -68,7 +68,7 @@ def test_a_token_that_fires_in_the_child_settles_what_the_parent_parked(tmp_path
             token.fire()
             assert len(told) == 1 and isinstance(told[0], ClosedError), told
 
-        executor._parking._changed.acquire()  # as if another thread had held it at the fork
+        executor._parking.changed.acquire()  # as if another thread had held it at the fork
         in_child(check)
         """,
         tmp_path,

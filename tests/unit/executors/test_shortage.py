@@ -213,6 +213,7 @@ def test_memory_that_is_not_to_be_had_is_an_error() -> None:
         (OSError(errno.ENFILE, "Too many open files in system"), "may open no more files ("),
         (OSError("libdnnl.so: cannot open: Too many open files"), "with 'ulimit -n'"),
         (ImportError("lib.so: Cannot allocate memory"), "there is not enough memory ("),
+        (OSError("libdnnl.so: failed to map segment from shared object"), "not enough memory ("),
         (RuntimeError("can't allocate lock"), "there is not enough memory ("),
         (RuntimeError("can't start new thread"), "no thread or process can be started ("),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
@@ -229,7 +230,13 @@ def test_want_of_a_resource_is_named_with_the_way_out(error: Exception, text: st
 
 
 def test_other_errors_are_no_shortage() -> None:
-    for error in (ValueError("Too many open files"), FileNotFoundError(2, "no"), KeyError("m")):
+    refused = "x.so: failed to map segment from shared object: Operation not permitted"
+    for error in (
+        ValueError("Too many open files"),
+        FileNotFoundError(2, "no"),
+        KeyError("m"),
+        OSError(refused),  # a folder that is mounted noexec
+    ):
         assert find_shortage(error, "x") is None
         with pytest.raises(type(error)), shortage_as_error("x"):
             raise error

@@ -8,33 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .....runtime.graph import DType, Node, TensorType, Value
+from .....runtime.graph import DType, Node, Value
 from .....runtime.lowering.normalization import find_other_precision
 from ...native.step_runner import double_bits
-from ...onednn.post_ops import CPU_DOMAIN
+from ...onednn.post_ops import CPU_DOMAIN, PostOp
+from ...plans.elementwise_parameters import check_broadcast
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
+from ..elementwise.fused_elementwise import emit_elementwise
 from ..matrices.attention import ELEMENT_CODES
 from ..matrices.epilogue import repeated
 from ..registry import kernel
-
-
-def _refuses_rows(node: Node) -> str | None:
-    return find_other_precision(node) or _find_factor_by_row(node)
-
-
-def _find_factor_by_row(node: Node) -> str | None:
-    """Say which scale or offset may differ from row to row."""
-    source, *factors = (value.type if value is not None else None for value in node.inputs)
-    if not isinstance(source, TensorType) or source.shape is None:
-        return None
-    axis, rank = int(node.attributes.get("axis", -1)), len(source.shape)
-    length = -axis if axis < 0 else rank - axis
-    for known in factors:
-        shape = known.shape if isinstance(known, TensorType) else None
-        if shape is not None and any(dim != 1 for dim in shape[: max(0, len(shape) - length)]):
-            return f"CPU has {node.op_type} with one scale and offset for all rows"
-    return None
 
 
 @dataclass(frozen=True)
@@ -58,16 +42,16 @@ class _Rows:
         return cls(source, math.prod(outer), math.prod(inner), inner, outer)
 
 
-@kernel("LayerNormalization", refuses=_refuses_rows)
-@kernel("LayerNormalization", domain=CPU_DOMAIN, refuses=_refuses_rows)
+@kernel("LayerNormalization", refuses=find_other_precision)
+@kernel("LayerNormalization", domain=CPU_DOMAIN, refuses=find_other_precision)
 def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
     """Lower to a native kernel, in place where it may; statistics are float32 whatever the data is.
 
     oneDNN has a primitive, which is no faster and is compiled for each count of rows.
     """
     rows = _Rows.of(node, builder)
-    result, *statistics = node.outputs
-    dtype, source, made = _source_and_result(rows, result, builder)
+    statistics = node.outputs[1:]
+    dtype, source, made = _source_and_result(node, rows, builder)
     is_asked = any(value.uses or value.is_graph_output for value in statistics)
     outer = (*rows.outer, *(1 for _ in rows.shape))
     for value in statistics if is_asked else ():
@@ -77,43 +61,73 @@ def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
             builder.define_constant(value, np.full(outer, np.nan, np.float32))
         return
     kept = [builder.result(value, Layout.plain(outer, DType.FLOAT32)) for value in statistics]
-    has_shift = node.input_at(2) is not None
-    factors = [_factors(node, 1 + index, rows, builder) for index in range(1 + has_shift)]
+    factors, later = _factors(node, rows, builder)
     parameters = (
         *(ELEMENT_CODES[dtype], rows.count, rows.length),
-        *(double_bits(float(node.attributes.get("epsilon", 1e-5))), int(has_shift), len(kept)),
+        *(double_bits(float(node.attributes.get("epsilon", 1e-5))), len(factors) - 1, len(kept)),
     )
     builder.native("layer_norm", (source, *factors, made, *kept), parameters)
+    _apply(later, made, builder)
 
 
 def _source_and_result(
-    rows: _Rows, result: Value, builder: PlanBuilder
+    node: Node, rows: _Rows, builder: PlanBuilder
 ) -> tuple[DType, Operand, Operand]:
     """Return what both are held in, the rows, and where they are written: over them if possible."""
-    dtype = builder.held_dtype(result)
+    dtype, is_read_later = builder.held_dtype(node.outputs[0]), rows.source in node.inputs[1:]
     dtype = dtype if dtype in ELEMENT_CODES else DType.FLOAT32
     source = builder.plain(rows.source, dtype)
-    return dtype, source, builder.result(result, Layout.plain(source.shape, dtype), over=source)
+    layout = Layout.plain(source.shape, dtype)
+    made = builder.result(node.outputs[0], layout, over=None if is_read_later else source)
+    return dtype, source, made
 
 
-@kernel("RMSNormalization", refuses=_refuses_rows)
-@kernel("RMSNormalization", domain=CPU_DOMAIN, refuses=_refuses_rows)
+@kernel("RMSNormalization", refuses=find_other_precision)
+@kernel("RMSNormalization", domain=CPU_DOMAIN, refuses=find_other_precision)
 def lower_rms_normalization(node: Node, builder: PlanBuilder) -> None:
     """Lower to a native kernel, in place where it may; oneDNN has none."""
     rows = _Rows.of(node, builder)
-    (result,) = node.outputs
-    dtype, source, made = _source_and_result(rows, result, builder)
+    dtype, source, made = _source_and_result(node, rows, builder)
     if not made.layout.count:
         return
     bits = double_bits(float(node.attributes.get("epsilon", 1e-5)))
     parameters: Sequence[int] = (ELEMENT_CODES[dtype], rows.count, rows.length, bits)
-    builder.native("rms_norm", (source, _factors(node, 1, rows, builder), made), parameters)
+    factors, later = _factors(node, rows, builder)
+    builder.native("rms_norm", (source, *factors, made), parameters)
+    _apply(later, made, builder)
 
 
-def _factors(node: Node, index: int, rows: _Rows, builder: PlanBuilder) -> Operand:
+def _factors(
+    node: Node, rows: _Rows, builder: PlanBuilder
+) -> tuple[list[Operand], list[tuple[str, Operand]]]:
+    """Return scale and shift as rows of float32, and what is left to do where they differ by row.
+
+    The scale is ones then.
+    """
+    given = [value for value in node.inputs[1:] if value is not None]
+    if all(_is_same_for_all(value, rows, builder) for value in given):
+        return [_row_of(value, rows, builder) for value in given], []
+    ones = builder.constant_operand(np.ones(rows.length, np.float32))
+    later = [*zip(("mul", "add"), map(builder.plain, given), strict=False)]
+    for _, operand in later:
+        check_broadcast(operand.shape, (*rows.outer, *rows.shape))
+    return [ones], later
+
+
+def _apply(later: list[tuple[str, Operand]], made: Operand, builder: PlanBuilder) -> None:
+    """Scale and shift rows in their place."""
+    if later:
+        steps = [PostOp.binary(name, index) for index, (name, _) in enumerate(later, 1)]
+        emit_elementwise(builder, [made, *(operand for _, operand in later)], made, steps)
+
+
+def _is_same_for_all(value: Value, rows: _Rows, builder: PlanBuilder) -> bool:
+    shape = builder.shape(value)
+    return all(length == 1 for length in shape[: max(0, len(shape) - len(rows.shape))])
+
+
+def _row_of(value: Value, rows: _Rows, builder: PlanBuilder) -> Operand:
     """Return scale or shift as one row of float32; repeated where it is shorter."""
-    value = node.inputs[index]
-    assert value is not None
     shape = builder.shape(value)
     if math.prod(shape) == rows.length and shape[-len(rows.shape) :] == rows.shape:
         operand = builder.plain(value, DType.FLOAT32)

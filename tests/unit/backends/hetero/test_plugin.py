@@ -188,18 +188,12 @@ def test_a_device_that_fails_to_load_closes_those_that_were_loaded(
 
         return load_or_fail
 
-    plugin = core._registry.get("HETERO")
     monkeypatch.setattr(aioinfer.Core, "loading_on", failing)
     with pytest.raises(DeviceError, match="is lost"):
-        plugin.load_network(
-            read_model(graph(CHAIN, "c")),
-            plugin.configuration(
-                None,
-                {
-                    "MULTI_DEVICE_PRIORITIES": "REFERENCE.0,REFERENCE.1",
-                    "AFFINITY": affinity(CHAIN, "REFERENCE"),
-                },
-            ),
+        core.load_network(
+            graph(CHAIN, "c"),
+            "HETERO:REFERENCE.0,REFERENCE.1",
+            {"AFFINITY": affinity(CHAIN, "REFERENCE")},
         )
     assert [network.is_closed for network in loaded] == [True]
 

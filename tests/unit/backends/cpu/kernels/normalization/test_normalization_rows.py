@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.errors import UnsupportedOpError
+from aioinfer.errors import TensorError, UnsupportedOpError
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.comparing import (
     BF16_BOUND,
@@ -211,18 +211,28 @@ def test_statistics_of_another_type_are_refused() -> None:
         core.load_network(model, "CPU")
 
 
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+@pytest.mark.parametrize("is_open", [False, True])
 @pytest.mark.parametrize("op", ["LayerNormalization", "RMSNormalization"])
-@pytest.mark.parametrize("shape", [(2, 1), (2, 2), (3, 1, 1)])
-def test_scales_that_differ_from_row_to_row_are_left_to_others(core: Core, op, shape) -> None:
-    x, scale = arrays((3, 2, 2), shape)
-    model = model_of(
-        [helper.make_node(op, ["x", "w"], ["y"])], {"x": x}, ["y"], {"w": scale}, opset=23
-    )
-    with pytest.raises(UnsupportedOpError, match="one scale and offset for all rows"):
-        core.load_network(model, "CPU")
-    reduced = {"LayerNormalization": x.mean(-1, keepdims=True), "RMSNormalization": 0.0}
-    centred = x - reduced[op]
-    wanted = centred / np.sqrt(np.square(centred).mean(-1, keepdims=True) + 1e-5) * scale
-    with core.load_network(model, "HETERO:CPU,REFERENCE") as network:
-        made = network.create_infer_request().infer_sync({"x": x})["y"]
-    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize("shape", [(2, 1), (2, 4), (3, 1, 1), (3, 2, 4)])
+def test_scales_and_shifts_may_differ_from_row_to_row(core, op, shape, is_open, precision) -> None:
+    x, scale = arrays((3, 2, 4), shape)
+    given = {"x": x, "scale": scale} if is_open else {"x": x}
+    constants = {} if is_open else {"scale": scale}
+    shift = ["x"] if op == "LayerNormalization" else []
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node(op, ["r", "scale", *(["r"] if shift else [])], ["y"]),
+    ]
+    model = model_of(nodes, given, constants=constants, dynamic=is_open, opset=23)
+    made = run(core, model, "CPU", given, INFERENCE_PRECISION_HINT=precision)["y"]
+    wanted = run(core, model, "REFERENCE", given)["y"]
+    assert largest_error(made, wanted) <= (F32_BOUND if precision == "f32" else BF16_BOUND)
+
+
+def test_a_factor_that_is_longer_than_its_rows_is_refused(core) -> None:
+    x, scale = arrays((3, 2, 4), (5, 2, 4))
+    node = helper.make_node("LayerNormalization", ["x", "scale"], ["y"])
+    model = model_of([node], {"x": x, "scale": scale}, dynamic=True)
+    with core.load_network(model, "CPU") as network, pytest.raises(TensorError, match="scale"):
+        network.create_infer_request().infer_sync({"x": x, "scale": scale})

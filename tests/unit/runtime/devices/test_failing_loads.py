@@ -1,0 +1,122 @@
+"""Want of memory for any call of a load: an error of ours, and nothing is left behind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aioinfer
+from aioinfer.errors import AioInferError
+from exhaustive import all_but
+from unit.runtime.models import tiny_model
+
+OWN = Path(aioinfer.__file__).parents[1]
+FOLDERS = tuple(str(OWN / name) for name in ("aioinfer", "executors", "runtime", "backends"))
+DEVICES = [
+    "CPU",
+    "REFERENCE",
+    "HETERO:REFERENCE.0,REFERENCE.1",
+    "MULTI:REFERENCE.0,REFERENCE.1",
+    "BATCH:REFERENCE(4)",
+    "AUTO",
+    "ONNXRUNTIME",
+]
+STEP = 7
+"""Of so many calls one fails, in a load of its own."""
+BORDERS = {
+    "load_network",
+    "import_network",
+    "loading",
+    "undone_on_error",
+    "shortage_as_error",
+    "loading_failures_named",
+}
+"""Where no call of ours is under way yet, or none any more."""
+
+
+class FailingCall:
+    """A profiler under which the call with a number finds no memory, of all on this thread."""
+
+    def __init__(self, number: int) -> None:
+        self.count, self._number = 0, number
+        self.where = ""
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        is_ours = code.co_filename.startswith(FOLDERS) and code.co_name not in BORDERS
+        if event != "call" or not is_ours:
+            return
+        self.count += 1
+        if self.count == self._number:
+            sys.setprofile(None)
+            self.where = f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}"
+            raise MemoryError(f"for {self.where}")
+
+    def during(self, load: Callable[[], Any]) -> Any:
+        sys.setprofile(self)
+        try:
+            return load()
+        finally:
+            sys.setprofile(None)
+
+
+def check_each_failing_call(core: aioinfer.Core, load: Callable[[], Any]) -> int:
+    """Have calls of a load fail, one in each; count the loads of which one was told."""
+    load().close()
+    counted = FailingCall(0)
+    counted.during(load).close()
+    told_count = 0
+    for number in range(1, counted.count, STEP):
+        failing = FailingCall(number)
+        try:
+            failing.during(load).close()
+        except AioInferError:
+            told_count += 1
+        except MemoryError as error:
+            raise AssertionError(f"{error} is no error of ours") from error
+        assert core.executors.executor_count == 0, f"leases are left after {failing.where}"
+        assert not core.statistics().networks, f"a network is open after {failing.where}"
+    network = load()
+    x = np.ones((2, 3), np.float32)
+    assert network.create_infer_request().infer_sync({"x": x})["y"].sum() == 12
+    network.close()
+    return told_count
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("device", all_but(DEVICES[:2], DEVICES))
+def test_a_load_that_finds_no_memory_anywhere_leaves_nothing(device: str) -> None:
+    with aioinfer.Core() as core:
+        for name in ("CPU", "ONNXRUNTIME"):
+            if name in device and (reason := core.why_missing(name)) is not None:
+                pytest.skip(reason)
+        model = tiny_model().SerializeToString()
+        assert check_each_failing_call(core, lambda: core.load_network(model, device)) > 50
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_import_that_finds_no_memory_anywhere_leaves_nothing() -> None:
+    with aioinfer.Core() as core:
+        model = tiny_model().SerializeToString()
+        with core.load_network(model, "HETERO:REFERENCE.0,REFERENCE.1") as network:
+            blob = network.export()
+        assert check_each_failing_call(core, lambda: core.import_network(blob)) > 30
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_functions_around_a_network_that_find_no_memory_leave_nothing() -> None:
+    with aioinfer.Core() as core:
+        model = tiny_model().SerializeToString()
+
+        def load() -> aioinfer.ExecutableNetwork:
+            functions = {"x": np.asarray}
+            config = {"INPUT_SHAPES": {"x": [2, 3]}}
+            return core.load_network(model, "REFERENCE", config, preprocess=functions)
+
+        assert check_each_failing_call(core, load) > 50
