@@ -38,14 +38,13 @@ from .device_stream import (
 from .device_times import DeviceClock, TellTimes
 from .fork import ProcessMark
 from .immediate import ImmediateExecutor
-from .manager import ExecutorManager
+from .manager import ExecutorManager, note_given_back, note_taken, undone_on_error
 from .manual import ManualExecutor
 from .manual_streams import ManualEvent, ManualStream, ManualStreams
 from .quota_meter import QuotaMeter, QuotaReading
 from .shortage import as_shortage, check_files, find_shortage, is_shortage, shortage_as_error
 from .streams import StreamsConfig, StreamsExecutor
 from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
-from .undoing import note_given_back, note_taken, undone_on_error
 
 __all__ = [
     "NOW",

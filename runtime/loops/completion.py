@@ -240,8 +240,17 @@ class LoopWaker:
                 pass
         # The flag goes first: a post that comes while this drains wakes the loop again, or is seen.
         self._is_awake = False
-        while self._posted:
-            self._posted.popleft()()
+        posted = self._posted
+        try:
+            while posted:
+                call = posted.popleft()
+                try:
+                    call()
+                except MemoryError:  # once more: none does more than its end leaves to do
+                    call()
+        finally:
+            if posted:
+                self.post(_nothing)  # those behind one that raises do not wait for the next
 
 
 class _AsyncioWaker(LoopWaker):

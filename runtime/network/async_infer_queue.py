@@ -19,7 +19,7 @@ from functools import partial
 from inspect import isawaitable
 from operator import index as as_index
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from ...errors import DeadlineExceededError, Place, PropertyError, RequestStateError
 from ...executors.base import must_not_block, refuse_own_thread
@@ -48,8 +48,15 @@ class _Item(NamedTuple):
     priority: int
 
 
+NONE = -1
+"""The number of no request."""
+
+
 class _Hold:
     """The hold of one item on a request: given back, or passed on to the next item, once.
+
+    It is made before the request is taken. A ``with`` block gives back what an error leaves it
+    with.
 
     ``before``: the hold that it was passed on by. That gets it back if its own item is not over
     yet, as when this one was stopped while the device was busy with that one.
@@ -62,11 +69,20 @@ class _Hold:
     is_over = False
     """The item has ended, and so has its callback."""
 
-    def __init__(self, queue: AsyncInferQueue, number: int, before: _Hold | None = None) -> None:
+    def __init__(
+        self, queue: AsyncInferQueue, number: int = NONE, before: _Hold | None = None
+    ) -> None:
         self.queue: AsyncInferQueue | None = queue
         self.number = number
         self._before = before
         self._held = [True]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self.number != NONE:
+            self.give_back()
 
     @property
     def is_held(self) -> bool:
@@ -99,7 +115,10 @@ class _Hold:
         if before is not None:
             before.take_back()
         elif queue is not None:
-            queue._idle.give(self.number)
+            try:
+                queue._idle.give(self.number)
+            except MemoryError:  # for that call
+                queue._idle.give(self.number)
 
 
 _inside: ContextVar[_Hold | None] = ContextVar("aioinfer_inside", default=None)
@@ -182,10 +201,12 @@ class AsyncInferQueue:
         self._refuse_on_loop("start_async", "await queue.start(...)")
         self._refuse_waiting_here()
         woken: SimpleQueue[None] = SimpleQueue()
-        with held_interrupt(tell=partial(woken.put, None)) as interrupt:
+        tell = partial(woken.put, None)
+        with held_interrupt(tell=tell) as interrupt, _Hold(self) as hold:
             number = self._idle.take(woken, interrupt, item.deadline)
             if number is not None:
-                self._begin(_Hold(self, number), item)
+                hold.number = number
+                self._begin(hold, item)
         if interrupt.has_come:
             raise KeyboardInterrupt
         if number is None:
@@ -204,11 +225,13 @@ class AsyncInferQueue:
         item = _Item(inputs, userdata, deadline_of(self._network, deadline_s), priority)
         if self._begin_own(item):
             return
-        number = await self._idle.take_async(item.deadline)
-        if number is None:
-            raise self._late(item)
-        with held_interrupt() as interrupt:
-            self._begin(_Hold(self, number), item)
+        with _Hold(self) as hold:
+            number = await self._idle.take_async(item.deadline)
+            if number is None:
+                raise self._late(item)
+            hold.number = number
+            with held_interrupt() as interrupt:
+                self._begin(hold, item)
         if interrupt.has_come:
             raise KeyboardInterrupt
 
@@ -228,7 +251,10 @@ class AsyncInferQueue:
         with held_interrupt(tell=partial(woken.put, None)) as interrupt:
             number = self._idle.take(woken, interrupt, None)
             if number is not None:
-                self._idle.give(number, is_first=True)
+                try:
+                    self._idle.give(number, is_first=True)
+                except MemoryError:  # for that call
+                    self._idle.give(number, is_first=True)
         if number is None or interrupt.has_come:
             raise KeyboardInterrupt
         return number
@@ -287,16 +313,18 @@ class AsyncInferQueue:
         if own is None or own.queue is not self:
             return False
         is_begun = False
-        with held_interrupt() as interrupt:
+        with held_interrupt() as interrupt, _Hold(self, own.number, own) as hold:
             if own.pass_on():
                 is_begun = True
-                self._begin(_Hold(self, own.number, own), item)
+                self._begin(hold, item)
+            else:
+                hold.number = NONE
         if interrupt.has_come:
             raise KeyboardInterrupt
         return is_begun
 
     def _begin(self, hold: _Hold, item: _Item) -> None:
-        """Start an item on the request of its hold, which goes back if that raises."""
+        """Start an item on the request of its hold; it has not begun where that raises."""
         number = hold.number
         request, before = self._requests[number], self._userdata[number]
         try:
@@ -310,9 +338,11 @@ class AsyncInferQueue:
             request.launch(run)
         except BaseException:
             self._userdata[number] = before
-            hold.give_back()
             raise
-        run.when_ended(partial(self._on_ended, hold, run))
+        try:
+            run.when_ended(partial(self._on_ended, hold, run))
+        except MemoryError:  # for that call: it has been started
+            run.when_ended(partial(self._on_ended, hold, run))
 
     def _tell(
         self,

@@ -33,18 +33,23 @@ class _Place:
     def take(self, number: int) -> None:
         with self._lock:
             is_left = self._is_left
-            self.number = number
+            if not is_left:
+                self.number = number
         if is_left:
             self._give(number)
         else:
             self.wake()
 
     def leave(self) -> None:
+        """Hand on what it got, or is about to get; twice is fine."""
         with self._lock:
             self._is_left = True
-            number = self.number
+            number, self.number = self.number, -1
         if number >= 0:
-            self._give(number)
+            try:
+                self._give(number)
+            except MemoryError:  # for that call
+                self._give(number)
 
 
 class IdleRequests:
@@ -69,17 +74,18 @@ class IdleRequests:
         """
         place = _Place(self.give, lambda: woken.put(None))
         alarm: TimerHandle | None = None
-        self._line_up(place)
         try:
+            self._line_up(place)
             if deadline is not None and place.number < 0:
                 alarm = deadline.clock.call_at(deadline.at_s, place.wake)
             woken.get()
-        except BaseException:  # no thread for the timer
-            self._leave(place)
-            raise
-        finally:
             if alarm is not None:
                 alarm.cancel()
+        except BaseException:  # no thread for the timer, or no memory
+            self._leave(place)
+            if alarm is not None:
+                alarm.cancel()
+            raise
         if place.number >= 0 and not interrupt.has_come:
             return place.number
         self._leave(place)
@@ -100,12 +106,16 @@ class IdleRequests:
         def leave() -> None:
             for place in places:
                 self._leave(place)
+            for alarm in alarms:
+                alarm.cancel()
 
         try:
             await until(register, leave)
-        finally:
             for alarm in alarms:
                 alarm.cancel()
+        except BaseException:
+            leave()
+            raise
         if places[0].number >= 0:
             return places[0].number
         leave()
@@ -121,7 +131,10 @@ class IdleRequests:
                 if len(self._idle) == self._count:
                     drained, self._drained = self._drained, []
         if place is not None:
-            place.take(number)
+            try:
+                place.take(number)
+            except MemoryError:  # for that call, or for one of it: it may be made again
+                place.take(number)
         for tell in drained:
             tell()
 
@@ -144,8 +157,8 @@ class IdleRequests:
             if not self._idle:
                 self._waiting.append(place)
                 return
-            number = self._idle.popleft()
-        place.take(number)
+            place.number = self._idle.popleft()  # nobody else knows it yet
+        place.wake()
 
     def _leave(self, place: _Place) -> None:
         with self._lock:

@@ -139,7 +139,10 @@ class InferRequest:
             run.launch(answered.release)
             answered.acquire()
         except BaseException as error:  # an interrupt of the waiting thread, or no memory to wait
-            with held_interrupt():
+            try:
+                with held_interrupt():
+                    run.cancel()
+            except MemoryError:  # to hold it
                 run.cancel()
             lacking = find_shortage(error, f"waiting for {self!r}")
             if lacking is None or lacking is error:

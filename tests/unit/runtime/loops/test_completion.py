@@ -20,7 +20,7 @@ import trio.testing
 import aioinfer
 from aioinfer.executors import NOW, Lane, Ready, StreamsConfig, StreamsExecutor
 from aioinfer.runtime.loops import completion
-from aioinfer.runtime.loops.completion import until
+from aioinfer.runtime.loops.completion import new_future, until
 from aioinfer.testing import MockDevices
 from pending_tasks import expect_pending
 from unit.executors.test_fork_and_exit import FORK, run
@@ -171,6 +171,39 @@ def test_all_that_ends_before_the_loop_turns_costs_one_wake_up(
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.run(main())
+
+
+@pytest.mark.parametrize("error_count", [1, 2])
+@pytest.mark.parametrize("make_loop", [PlainLoop, asyncio.new_event_loop, uvloop.new_event_loop])
+def test_answers_behind_one_that_finds_no_memory_do_not_wait_for_the_next(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], error_count: int
+) -> None:
+    errors: list[BaseException] = [MemoryError("to resolve") for _ in range(error_count)]
+    told: list[BaseException] = []
+
+    async def main() -> list[bool]:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context["exception"]))
+        future, find_waker = new_future()
+        waker = find_waker()
+        assert waker is not None
+        called: list[bool] = []
+
+        def first() -> None:
+            if errors:
+                raise errors.pop()
+            called.append(True)
+
+        def last() -> None:
+            future.set_result(None)
+
+        in_thread(lambda: [waker.post(call) for call in (first, last)])
+        await asyncio.wait_for(future, 20)
+        return called
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        assert runner.run(main()) == ([True] if error_count == 1 else [])
+    assert len(told) == error_count - 1
 
 
 @NEEDS_EVENTFD
