@@ -115,10 +115,12 @@ def lower_rows(node: Node, builder: PlanBuilder) -> None:
         if value.uses or value.is_graph_output
     }
     factors = _factors(node, builder)
-    are_rows = all(_is_row(item.shape, shape[axis:]) for item in factors.values())
-    types = [made.dtype, *(item.dtype for item in factors.values())]
-    longest = min(_LONGEST_BLOCK, WORD_BYTES // max(dtype.item_bytes for dtype in types))
-    groups = RowGroups(rows, length, block=block_of_rows(length, longest) if are_rows else 1)
+    block = 1
+    if builder.moves_words and all(_is_row(f.shape, shape[axis:]) for f in factors.values()):
+        types = [made.dtype, *(factor.dtype for factor in factors.values())]
+        longest = min(_LONGEST_BLOCK, WORD_BYTES // max(dtype.item_bytes for dtype in types))
+        block = block_of_rows(length, longest)
+    groups = RowGroups(rows, length, block=block)
     has_mean = node.op_type == "LayerNormalization"
     _launch(node, builder, source, made, groups, _Spread(shape, factors), statistics, has_mean)
 

@@ -2,21 +2,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 from aioinfer import Core
 from exhaustive import all_but
-from unit.backends.accelerator.comparing import (
-    BF16_BOUND,
-    F16_BOUND,
-    assert_close,
-    assert_same_as_reference,
-    model_of,
-    operator,
-    run,
-)
+from unit.backends.accelerator.comparing import assert_same_as_reference, model_of, operator
 
 
 def of_shape(*shape: int) -> np.ndarray:
@@ -49,40 +40,6 @@ def test_layer_normalization_from_any_axis_on(shape, axis, has_shift, core: Core
         constants["b"] = of_shape(*shape[axis:])
     node = operator("LayerNormalization", "x", *constants, axis=axis, epsilon=1e-3)
     check(core, node, {"x": of_shape(*shape)}, constants)
-
-
-ROWS_IN_BLOCKS = [(5, 96), (3, 384), (7, 512), (2, 3, 768), (1, 2048)]
-
-
-@pytest.mark.parametrize("shape", ROWS_IN_BLOCKS, ids=str)
-@pytest.mark.parametrize("op", ["LayerNormalization", "RMSNormalization"])
-def test_rows_of_whole_blocks_are_read_as_words(op: str, shape: Any, core: Core) -> None:
-    constants = {"g": of_shape(shape[-1])}
-    if op == "LayerNormalization":
-        constants["b"] = of_shape(1, shape[-1])
-    check(core, operator(op, "x", *constants, axis=-1), {"x": of_shape(*shape)}, constants)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "bound"), [(np.float16, F16_BOUND), (ml_dtypes.bfloat16, BF16_BOUND)]
-)
-def test_rows_of_whole_blocks_in_half_precision(dtype: Any, bound: float, core: Core) -> None:
-    inputs = {"x": of_shape(5, 768).astype(dtype)}
-    constants = {name: of_shape(768).astype(dtype) for name in "gb"}
-    node = operator("LayerNormalization", "x", *constants)
-    found = run(core, model_of([node], inputs, constants=constants, opset=21), "OPENCL", inputs)
-    x, g, b = (array.astype(np.float64) for array in (inputs["x"], *constants.values()))
-    centred = x - x.mean(1, keepdims=True)
-    wanted = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * g + b
-    assert_close("y", found["y"], wanted.astype(dtype), bound)
-
-
-def test_a_scale_of_columns_is_none_of_rows(core: Core) -> None:
-    inputs, constants = {"x": of_shape(64, 64)}, {"g": of_shape(64, 1)}
-    node = operator("InstanceNormalization", "x", "g", "s")
-    check(core, node, {"x": of_shape(2, 64, 64)}, {"g": of_shape(64), "s": of_shape(64)})
-    node = operator("LayerNormalization", "x", "g", axis=0)
-    check(core, node, inputs, constants)
 
 
 def test_scale_and_shift_of_rows_may_broadcast(core: Core) -> None:
