@@ -37,6 +37,20 @@ def of_one(made: Composition, compute: Callable[[Value], Value]) -> list[Value]:
     return [stored(made, compute(dequantized(made, 0)), 3, made.dtype(made.given(0)))]
 
 
+def mean_of(made: Composition, compute: Callable[[Value], Value]) -> list[Value]:
+    """As ``of_one`` for means: scaled when they are made, so that the sums are those of integers.
+
+    These are exact in any order, and all devices store the same number where a mean lies between
+    two of them, as one in twenty does where scales are round.
+    """
+    dtype = made.dtype(made.given(1)).value
+    x, zero = made.add("Cast", made.given(0), to=dtype), made.optional(2)
+    if zero is not None:
+        x = made.add("Sub", x, made.add("Cast", zero, to=dtype))
+    real = made.add("Mul", compute(x), made.given(1))
+    return [stored(made, real, 3, made.dtype(made.given(0)))]
+
+
 @decomposition("QLinearSigmoid")
 def sigmoid(made: Composition) -> list[Value]:
     """Sigmoid of what was stored."""
@@ -74,7 +88,7 @@ def global_average_pool(made: Composition) -> list[Value]:
         axes = made.integers(*range(1, made.rank(x) - 1))
         return made.add("ReduceMean", x, axes, keepdims=1)
 
-    return of_one(made, compute)
+    return mean_of(made, compute)
 
 
 @decomposition("QLinearAveragePool")
@@ -91,7 +105,7 @@ def average_pool(made: Composition) -> list[Value]:
         pooled = made.add("AveragePool", first, **kept)
         return made.add("Transpose", pooled, perm=[0, *range(2, rank), 1])
 
-    return of_one(made, compute)
+    return mean_of(made, compute)
 
 
 @decomposition("QLinearReduceMean")
@@ -101,7 +115,7 @@ def reduce_mean(made: Composition) -> list[Value]:
     axes = given.get("axes")
     places = None if axes is None else made.integers(*axes)
     keepdims = int(given.get("keepdims", 1))
-    return of_one(made, lambda x: made.add("ReduceMean", x, places, keepdims=keepdims))
+    return mean_of(made, lambda x: made.add("ReduceMean", x, places, keepdims=keepdims))
 
 
 @decomposition("QLinearConcat")

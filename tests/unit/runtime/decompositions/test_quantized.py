@@ -168,6 +168,19 @@ def test_results_are_those_of_onnxruntime(core: aioinfer.Core, name: str, device
         assert np.abs(found.astype(int) - wanted).max() <= 1
 
 
+@pytest.mark.parametrize("channels_last", [0, 1])
+@pytest.mark.parametrize("op_type", ["QLinearGlobalAveragePool", "QLinearAveragePool"])
+def test_means_between_two_stored_numbers_are_the_same_everywhere(
+    core: aioinfer.Core, op_type: str, channels_last: int
+) -> None:
+    window = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]} if "Global" not in op_type else {}
+    x = stored(8, 12, 12, 12)
+    case = unary(op_type, x, 0.02, 3, channels_last=channels_last, **window)
+    wanted = on_device(core, case.model(), "REFERENCE", case.given)
+    np.testing.assert_array_equal(on_device(core, case.model(), "CPU", case.given), wanted)
+    assert np.abs(by_onnxruntime(case.model(), case.given).astype(int) - wanted).max() <= 1
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_types_are_known_before_a_device_is(core: aioinfer.Core, name: str) -> None:
     case = CASES[name]
