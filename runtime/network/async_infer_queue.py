@@ -27,6 +27,7 @@ from ...executors.interrupt import held_interrupt
 from ..loops.completion import on_trio, until_told
 from ..runs.deadline import Deadline
 from ..runs.run import Run
+from ..tensors.array_like import copied
 from .callbacks import check_callback
 from .deadlines import deadline_of
 from .executable_network import ExecutableNetwork
@@ -184,17 +185,20 @@ class AsyncInferQueue:
         inputs: Any = None,
         userdata: Any = None,
         *,
+        share_inputs: bool = True,
         deadline_s: float | None = None,
         priority: int = 0,
     ) -> None:
         """Start an item on an idle request, which is waited for. Blocks where none is idle.
 
-        ``deadline_s`` counts from this call. Raises what ``InferRequest.start_async`` does,
-        DeadlineExceededError if no request is idle in time, and RequestStateError on an event
-        loop, but in a callback that has started no item yet, and in a callback that has started
-        one already where no other request is idle. What it has raised for was not started, but for
-        a KeyboardInterrupt that comes too late.
+        Arrays must stay as they are until the item's callback, unless ``share_inputs`` is False:
+        then those of the host are copied. ``deadline_s`` counts from this call. Raises what
+        ``InferRequest.start_async`` does, DeadlineExceededError if no request is idle in time, and
+        RequestStateError on an event loop, but in a callback that has started no item yet, and in a
+        callback that has started one already where no other request is idle. What it has raised for
+        was not started, but for a KeyboardInterrupt that comes too late.
         """
+        inputs = inputs if share_inputs else copied(inputs)
         item = _Item(inputs, userdata, deadline_of(self._network, deadline_s), priority)
         if self._begin_own(item):
             return
@@ -217,11 +221,13 @@ class AsyncInferQueue:
         inputs: Any = None,
         userdata: Any = None,
         *,
+        share_inputs: bool = True,
         deadline_s: float | None = None,
         priority: int = 0,
     ) -> None:
         """Start an item on an idle request, as ``start_async``; suspends where none is idle."""
         self._network.refuse_after_fork()
+        inputs = inputs if share_inputs else copied(inputs)
         item = _Item(inputs, userdata, deadline_of(self._network, deadline_s), priority)
         if self._begin_own(item):
             return

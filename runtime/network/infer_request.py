@@ -33,6 +33,7 @@ from ..runs.callback import told_run
 from ..runs.deadline import Deadline
 from ..runs.parked_run import ParkedRun
 from ..runs.run import Run
+from ..tensors.array_like import copied
 from ..tensors.tensor import Tensor
 from .bound_tensors import BoundTensors
 from .callbacks import check_callback
@@ -155,15 +156,18 @@ class InferRequest:
         inputs: Any = None,
         userdata: Any = None,
         *,
+        share_inputs: bool = True,
         deadline_s: float | None = None,
         priority: int = 0,
     ) -> None:
         """Start a run and return at once; a callback, ``wait`` or ``wait_async`` tells the end.
 
-        Raises TensorError and OverloadedError (the request stays as it was), RequestBusyError while
-        a run is under way, and ClosedError after close.
+        Arrays must stay as they are until then, unless ``share_inputs`` is False: then those of
+        the host are copied. Raises TensorError and OverloadedError (the request stays as it was),
+        RequestBusyError while a run is under way, and ClosedError after close.
         """
-        run = self.make_run(inputs, deadline_of(self._network, deadline_s), priority)
+        given = inputs if share_inputs else copied(inputs)
+        run = self.make_run(given, deadline_of(self._network, deadline_s), priority)
         run.userdata = userdata
         if self._callback is not None:
             run.call_back(*self._callback)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..graph import DType
 
-__all__ = ["as_array"]
+__all__ = ["as_array", "copied"]
 
 _COMPLEX = frozenset({DType.COMPLEX64, DType.COMPLEX128})
 
@@ -31,6 +32,15 @@ def as_array(given: Any, dtype: DType | None) -> np.ndarray:
     else:
         array = _from_items(given, dtype)
     return array.astype(object) if array.dtype.kind in "UT" else array
+
+
+def copied(inputs: Any) -> Any:
+    """Copy the host's arrays of what is given as inputs: of a mapping, a sequence, or one."""
+    if isinstance(inputs, Mapping):
+        return {name: copied(given) for name, given in inputs.items()}
+    if isinstance(inputs, list | tuple):
+        return [copied(given) for given in inputs]
+    return inputs.copy() if isinstance(inputs, np.ndarray) else inputs
 
 
 def _without_class(array: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -36,6 +37,24 @@ def network(core: aioinfer.Core) -> aioinfer.ExecutableNetwork:
 def slow(core: aioinfer.Core, held: MockDevices) -> aioinfer.ExecutableNetwork:
     """Runs wait on the device until the test lets them end."""
     return core.load_network(tiny_model(), "MOCK.0")
+
+
+@pytest.mark.parametrize("given", [lambda x: {"x": x}, lambda x: [x], lambda x: x])
+@pytest.mark.parametrize("has_queue", [False, True])
+def test_inputs_that_are_not_shared_may_be_changed_at_once(
+    given: Callable[[np.ndarray], Any],
+    has_queue: bool,
+    held: MockDevices,
+    slow: aioinfer.ExecutableNetwork,
+) -> None:
+    starter = AsyncInferQueue(slow, 1) if has_queue else slow.create_infer_request()
+    mine = X.copy()
+    starter.start_async(given(mine), share_inputs=False)
+    mine[:] = 7
+    held[0].held.release()
+    request = starter[0] if isinstance(starter, AsyncInferQueue) else starter
+    request.wait()
+    np.testing.assert_array_equal(request.results["y"], expected(X))
 
 
 def test_each_item_ends_in_a_callback_with_its_results_and_userdata(
