@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from functools import partial
 from sys import modules
+from threading import get_ident
 from typing import Any, Protocol
 
 from ...errors import AioInferError
@@ -69,7 +70,11 @@ class Crowd:
         network, gatherings = self._network, self._gatherings
         is_idle = network.run_count < self._busy_count
         if is_idle and (
-            gatherings is None or not (turn.waiting_count >= CROWD or gatherings.here.is_crowded)
+            gatherings is None
+            or not (
+                turn.waiting_count >= CROWD
+                or (gatherings.crowded and get_ident() in gatherings.crowded)
+            )
         ):
             return None
         if "trio" in modules and on_trio():

@@ -47,10 +47,14 @@ class Gathering:
     """
 
     def __init__(
-        self, network: HelpedNetwork, route: InlineRoute, find_waker: FindWaker, here: _Here
+        self,
+        network: HelpedNetwork,
+        route: InlineRoute,
+        find_waker: FindWaker,
+        crowded: set[int],
     ) -> None:
         self.find_waker = find_waker
-        self._network, self._route, self._here = network, route, here
+        self._network, self._route, self._crowded = network, route, crowded
         self.open: dict[Hashable, Bundle] = {}
         """What takes more calls, by what these are like."""
         self._bundles: deque[Bundle] = deque()
@@ -71,7 +75,8 @@ class Gathering:
         """Run what has come together, and have the loop come back for what takes too long."""
         turn, began_ns = threads.turn, perf_counter_ns()
         used_ns = turn.used_ns
-        self._here.is_crowded = self.call_count >= CROWD
+        if self.call_count < CROWD:
+            self._crowded.discard(threading.get_ident())
         self.call_count = 0
         bundle: Bundle | None = None
         try:
@@ -142,8 +147,6 @@ def _flushing(gathering: Gathering) -> Iterator[None]:
 class _Here(threading.local):
     """What a thread knows of its loop's calls."""
 
-    is_crowded = False
-    """Enough calls came together in the last turn of its loop, or come in this one."""
     gathering: ref[Gathering] | None = None
 
 
@@ -152,8 +155,9 @@ class Gatherings:
 
     def __init__(self, network: HelpedNetwork, route: InlineRoute) -> None:
         self._network, self._route = network, route
-        self.here = _Here()
-        """What the calling thread knows of its loop's calls."""
+        self._here = _Here()
+        self.crowded: set[int] = set()
+        """The threads in the last turn of whose loop enough calls came together, or do in this."""
         self._all: WeakSet[Gathering] = WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
@@ -163,7 +167,7 @@ class Gatherings:
 
         On the thread of the loop, which ``find_waker`` tells from others.
         """
-        known = self.here.gathering
+        known = self._here.gathering
         gathering = None if known is None else known()
         if gathering is not None and gathering.find_waker is not find_waker:
             gathering = None
@@ -179,14 +183,14 @@ class Gatherings:
         ):
             return False
         if gathering is None:
-            gathering = Gathering(self._network, self._route, find_waker, self.here)
+            gathering = Gathering(self._network, self._route, find_waker, self.crowded)
             with self._lock:
                 if self._is_closed:
                     return False
                 self._all.add(gathering)
-            self.here.gathering = ref(gathering)
+            self._here.gathering = ref(gathering)
+        self.crowded.add(threading.get_ident())  # all that ask in this turn go with the first
         gathering.begin(part, key)
-        self.here.is_crowded = True  # all that ask in this turn go with the first
         return True
 
     def close(self) -> None:
