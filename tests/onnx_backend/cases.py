@@ -76,6 +76,24 @@ def backend_cases(load: Load, core: aioinfer.Core) -> dict[str, Callable[[], Non
     return cases
 
 
+class Suite:
+    """The cases by one way to load, made with the Core that they share when the first one runs."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    @functools.cached_property
+    def core(self) -> aioinfer.Core:
+        return aioinfer.Core()
+
+    @functools.cached_property
+    def _cases(self) -> dict[str, Callable[[], None]]:
+        return backend_cases(self._load, self.core)
+
+    def run(self, name: str) -> None:
+        self._cases[name]()
+
+
 def _run(made: type, method: str) -> None:
     with np.errstate(all="ignore"):
         made(method).debug()

@@ -4,7 +4,6 @@ The same names pass as on one REFERENCE device, and the report (how many models 
 more, how many values crossed) may not fall. Collected with DEVICE=REFERENCE only (``conftest.py``).
 """
 
-import functools
 from collections.abc import Callable, Iterator
 
 import onnx
@@ -12,7 +11,7 @@ import pytest
 
 import aioinfer
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
-from onnx_backend.cases import backend_cases, passing_names
+from onnx_backend.cases import Suite, passing_names
 
 DEVICES = ("REFERENCE.0", "REFERENCE.1")
 LEAST_PARTITIONED_MODEL_COUNT = 370
@@ -33,25 +32,18 @@ def _load(core: aioinfer.Core, proto: onnx.ModelProto) -> aioinfer.ExecutableNet
     return network
 
 
-@functools.cache
-def _core() -> aioinfer.Core:
-    return aioinfer.Core()
-
-
-@functools.cache
-def _cases() -> dict[str, Callable[[], None]]:
-    return backend_cases(_load, _core())
+SUITE = Suite(_load)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _closed_core() -> Iterator[None]:
     yield
-    _core().close()
+    SUITE.core.close()
 
 
 @pytest.mark.parametrize("name", passing_names("REFERENCE"))
 def test_a_case_that_passes_on_one_device_passes_on_two(name: str) -> None:
-    _cases()[name]()
+    SUITE.run(name)
 
 
 def test_the_suite_was_really_cut(record_property: Callable[[str, object], None]) -> None:

@@ -6,14 +6,13 @@ of the suite on that HETERO: ``make conformance DEVICE=HETERO:ONNXRUNTIME,REFERE
 collects it (``conftest.py``).
 """
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import onnx
 import pytest
 
 import aioinfer
-from onnx_backend.cases import backend_cases, passing_names
+from onnx_backend.cases import Suite, passing_names
 
 DEVICE = "HETERO:ONNXRUNTIME,REFERENCE"
 LEAST_PARTITIONED_MODEL_COUNT = 350
@@ -36,25 +35,18 @@ def _load(core: aioinfer.Core, proto: onnx.ModelProto) -> aioinfer.ExecutableNet
     return core.load_network(model, DEVICE, {"AFFINITY": affinity})
 
 
-@functools.cache
-def _core() -> aioinfer.Core:
-    return aioinfer.Core()
-
-
-@functools.cache
-def _cases() -> dict[str, Callable[[], None]]:
-    return backend_cases(_load, _core())
+SUITE = Suite(_load)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _closed_core() -> Iterator[None]:
     yield
-    _core().close()
+    SUITE.core.close()
 
 
 @pytest.mark.parametrize("name", passing_names(DEVICE))
 def test_a_case_that_passes_uncut_passes_in_pieces(name: str) -> None:
-    _cases()[name]()
+    SUITE.run(name)
 
 
 def test_the_suite_was_really_cut() -> None:
