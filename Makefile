@@ -62,7 +62,7 @@ stress: $(TEST) ## Run the stress test at full length, which make test does not:
 		$(BIN)/pytest -s tests/stress $(ARGS)
 
 fuzz: $(TEST) ## Run wrong models and inputs: CASES=5000 or HOURS=2, SEED=7, FUZZ_DEVICES="CPU OPENCL", ARGS="--bases flow".
-	MALLOC_PERTURB_=1 OPENBLAS_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -P -m fuzz --cases $(CASES) \
+	MALLOC_PERTURB_=1 PYTHONPATH=tests $(BIN)/python -P -m fuzz --cases $(CASES) \
 		$(if $(SEED),--seed $(SEED)) $(if $(HOURS),--hours $(HOURS)) \
 		$(if $(FUZZ_DEVICES),--devices $(FUZZ_DEVICES)) $(ARGS)
 

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import signal
 from collections.abc import Iterator
-
-# Processes of tests share the processors, and OpenBLAS's threads spin while they wait for others.
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # read when numpy is imported
 
 import pytest
 from hypothesis import HealthCheck, settings
