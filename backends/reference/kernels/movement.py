@@ -18,6 +18,8 @@ def reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Any:
     lengths = shape.tolist()
     if not allowzero and 0 in lengths:
         lengths = [x.shape[axis] if dim == 0 else dim for axis, dim in enumerate(lengths)]
+    if lengths and min(lengths) < -1:  # which numpy takes for -1
+        raise ValueError(f"{min(lengths)} is no length")
     return x.reshape(lengths)
 
 

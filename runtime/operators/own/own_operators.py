@@ -140,6 +140,29 @@ def expand(x: Array, shape: Array) -> Array:
     return np.broadcast_to(x, [a if b == 1 else b for a, b in zip(old, wanted, strict=True)])
 
 
+@own("TopK", since=10, later={"largest": 11, "sorted": 11})
+def top_k(
+    x: Array, k: Array, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> tuple[Array, Array]:
+    """Keep the largest or smallest elements of an axis, in order, and their places.
+
+    Of equals the first come first; NaN is larger than all. IndexError for a count that the axis has
+    not.
+    """
+    if k.size != 1:
+        raise ValueError(f"{k.size} counts of elements to keep are given, and one is wanted")
+    count, length = int(k.item()), x.shape[axis]
+    if not 0 <= count <= length:
+        raise IndexError(f"{count} elements cannot be kept of the {length} along axis {axis}")
+    if largest:
+        backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
+        order = length - 1 - np.flip(backwards, axis)
+    else:
+        order = np.argsort(x, axis=axis, kind="stable")
+    places = np.take(order, np.arange(count), axis=axis).astype(np.int64)
+    return np.take_along_axis(x, places, axis), places
+
+
 @own("GlobalLpPool", since=2)
 def global_lp_pool(x: Array, *, p: int = 2) -> Array:
     """Take the p-norm over all spatial axes. x: (N, C, ...); gives (N, C, 1, ...)."""

@@ -52,6 +52,8 @@ def reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
     lengths = _integers(shape)
     if allowzero != 1:
         lengths = [length or x.shape[axis] for axis, length in enumerate(lengths)]
+    if lengths and min(lengths) < -1:  # which numpy takes for -1
+        raise ValueError(f"{min(lengths)} is no length")
     return x.reshape(lengths)
 
 

@@ -2,12 +2,14 @@
 
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
 
 from aioinfer.runtime.graph import Node, Value
 from aioinfer.runtime.operators import make_operator
+from aioinfer.runtime.operators.own.own_operators import top_k
 
 
 def evaluate(op_type, *inputs, domain="", **attributes):
@@ -255,3 +257,35 @@ def test_an_array_of_any_rank_expands(rank: int) -> None:
     assert made.shape == (3, *(1,) * (rank - 3), 2, 1)
     assert made.reshape(3, 2).tolist() == [[0, 0], [1, 1], [2, 2]]
     assert evaluate("Expand", x[:1], np.array([5] + [1] * (rank - 1))).shape[0] == 5
+
+
+@pytest.mark.parametrize("largest", [0, 1])
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.uint8])
+def test_the_largest_and_smallest_are_those_of_onnx_reference(
+    dtype: Any, axis: int, largest: int
+) -> None:
+    from onnx.reference.ops.op_topk import TopK_11
+
+    x = np.random.default_rng(3).integers(0, 9, (6, 7)).astype(dtype)
+    if np.dtype(dtype).kind == "f":
+        x[2, 3] = np.nan
+        x[4, 1:3] = np.inf
+    for count in range(x.shape[axis] + 1):
+        k = np.array([count], np.int64)
+        wanted = TopK_11._common_run(None, x, [k], axis=axis, largest=largest)
+        for found, right in zip(top_k(x, k, axis=axis, largest=largest), wanted, strict=True):
+            np.testing.assert_array_equal(found, right, strict=True)
+
+
+@pytest.mark.parametrize("counts", [[-1], [8], [1, 2], []])
+def test_counts_that_an_axis_has_not_are_refused(counts: list[int]) -> None:
+    with pytest.raises((IndexError, ValueError), match=r"kept|counts"):
+        top_k(np.zeros((6, 7), np.float32), np.array(counts, np.int64))
+
+
+def test_lengths_below_minus_one_are_no_shape() -> None:
+    from aioinfer.runtime.operators.plain.plain_movement import reshape
+
+    with pytest.raises(ValueError, match="-2 is no length"):
+        reshape(np.zeros((3, 4)), np.array([-2, 6]))
