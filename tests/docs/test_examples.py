@@ -135,7 +135,11 @@ def run_pages_alone(pages: Sequence[Path], folder: Path) -> "subprocess.Complete
     )
 
 
-PAGES = filter(has_examples, sorted([*ROOT.glob("README.md"), *ROOT.glob("docs/**/*.md")]))
+PAGES = [
+    page
+    for page in sorted([*ROOT.glob("README.md"), *ROOT.glob("docs/**/*.md")])
+    if has_examples(page)
+]
 
 
 @pytest.mark.timeout(PAGE_TIMEOUT_S + 30)
