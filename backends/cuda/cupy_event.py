@@ -36,22 +36,31 @@ from ...executors import DeviceClock
 from ..accelerator.queues.driver import DriverError, ErrorKind
 from .cupy_device import NOT_READY, SUCCESS, CupyDevice
 
-__all__ = ["CupyEvent", "EventPool", "RecordedEvent", "Submission"]
+__all__ = ["CupyEvent", "EventPool", "LastWait", "RecordedEvent", "Submission"]
 
 _REBASE_NS = 1_000_000_000
 """A float32 of fewer milliseconds is exact to 0.06 µs."""
 _PAUSE_S = 0.0005
 
 
+class LastWait:
+    """How long CUDA's last wait for the end of a run took. Any thread may write it."""
+
+    __slots__ = ("took_ns",)
+
+    def __init__(self) -> None:
+        self.took_ns = 0
+
+
 class RecordedEvent:
     """A CUDA event that is recorded in a stream; given back to the pool with the last reference."""
 
-    __slots__ = ("_device", "_free", "_is_last", "passed_ns", "raw", "time_ns", "waited_ns")
+    __slots__ = ("_device", "_free", "_wait", "passed_ns", "raw", "time_ns")
 
-    def __init__(self, device: CupyDevice, free: deque[Any], raw: Any, *, is_last: bool) -> None:
-        self._device, self._free, self.raw, self._is_last = device, free, raw, is_last
-        self.waited_ns = 0
-        """How long CUDA waited for it."""
+    def __init__(
+        self, device: CupyDevice, free: deque[Any], raw: Any, wait: LastWait | None
+    ) -> None:
+        self._device, self._free, self.raw, self._wait = device, free, raw, wait
         self.passed_ns = 0
         """By when the host had seen that the device had passed it; 0 if it has not."""
         self.time_ns = 0
@@ -68,10 +77,11 @@ class RecordedEvent:
         """
         if self.status == SUCCESS:
             return
-        if self._is_last:
+        wait = self._wait
+        if wait is not None:
             began_ns = perf_counter_ns()
             self._device.called(self.raw.synchronize)
-            self.waited_ns = perf_counter_ns() - began_ns
+            wait.took_ns = perf_counter_ns() - began_ns
         else:  # CUDA's wait for it would spin; a run that was stopped on its way comes here
             while (status := self.status) == NOT_READY:
                 sleep(_PAUSE_S)
@@ -104,17 +114,26 @@ class EventPool:
         self._base: RecordedEvent | None = None
 
     def record(
-        self, stream: Any, *, is_timed: bool = False, is_last: bool = False, spins: bool = False
+        self,
+        stream: Any,
+        *,
+        is_timed: bool = False,
+        wait: LastWait | None = None,
+        spins: bool = False,
     ) -> RecordedEvent:
-        """Record an event behind all that is enqueued in a stream; ``spins``: who waits for it."""
-        blocks = is_last and not spins
+        """Record an event behind all that is enqueued in a stream.
+
+        ``wait``: where is noted how long CUDA waits for it, if it is the last of a run; ``spins``:
+        whether the thread then does.
+        """
+        blocks = wait is not None and not spins
         free = self.free[is_timed, blocks]
         try:
             raw = free.pop()
         except IndexError:
             make = self.device.cuda.Event
             raw = self.device.on_device(make, block=blocks, disable_timing=not is_timed)
-        recorded = RecordedEvent(self.device, free, raw, is_last=is_last)
+        recorded = RecordedEvent(self.device, free, raw, wait)
         self.device.checked(raw.record, stream)
         return recorded
 
@@ -199,7 +218,7 @@ class CupyEvent:
         end = self._end or self._submission.end
         if end is None:
             is_timed = self._submission.begin is not None
-            end = self._pool.record(self._stream, is_timed=is_timed, is_last=True)
+            end = self._pool.record(self._stream, is_timed=is_timed, wait=LastWait())
         self._end = end
         return end
 

@@ -18,7 +18,7 @@ from ..accelerator.queues.driver import (
     Memory,
 )
 from .cupy_device import CupyDevice
-from .cupy_event import CupyEvent, EventPool, RecordedEvent, Submission
+from .cupy_event import CupyEvent, EventPool, LastWait, Submission
 from .cupy_memory import address_of
 from .cupy_program import CupyKernel
 from .cupy_user_kernel import UserKernel
@@ -73,8 +73,8 @@ class CupyQueue:
         self._device, self._runtime, self._pool = device, device.runtime, pool
         self._stream = device.on_device(device.cuda.Stream, non_blocking=True)
         self._submission: Submission | None = None
-        self._last: RecordedEvent | None = None
-        """The end of the last run, which says how long such waits are."""
+        self._wait = LastWait()
+        """For the end of a run; of several in flight, for one that was waited for."""
 
     def write(self, target: Memory, source: Bytes) -> Event:
         kind = self._runtime.memcpyHostToDevice
@@ -122,11 +122,9 @@ class CupyQueue:
         enqueued_ns = perf_counter_ns()
         submission = self._submission
         is_timed = self.is_timed if submission is None else submission.begin is not None
-        last = self._last
-        spins = self.spins and (last is None or last.waited_ns < _LONGEST_SPIN_NS)
-        recorded = self._pool.record(self._stream, is_timed=is_timed, is_last=is_last, spins=spins)
-        if is_last:
-            self._last = recorded
+        wait = self._wait if is_last else None
+        spins = self.spins and self._wait.took_ns < _LONGEST_SPIN_NS
+        recorded = self._pool.record(self._stream, is_timed=is_timed, wait=wait, spins=spins)
         self._submission = None
         if submission is None:
             submission = Submission(recorded if is_timed else None, enqueued_ns)

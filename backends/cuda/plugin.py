@@ -82,7 +82,7 @@ class CudaPlugin(AcceleratorPlugin):
 
     def spins(self, config: Configuration) -> bool:
         hint = str(config[PERFORMANCE_HINT])
-        return may_spin(config[CUDA_SPIN_WAIT], hint, allowed_cpus().count)
+        return may_spin(config[CUDA_SPIN_WAIT], hint, allowed_cpus().whole_count)
 
     def precision_refusal(self, hint: str, facts: DeviceFacts) -> str | None:
         capability = facts.compute_capability

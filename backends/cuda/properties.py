@@ -42,7 +42,7 @@ CUDA_SPIN_WAIT = Property(
     parse_choice("AUTO", "YES", "NO"),
     "AUTO",
     "Whether the thread that waits for a run of up to 1 ms keeps a core busy, which answers some "
-    "70 us sooner; AUTO: with PERFORMANCE_HINT LATENCY where four CPUs are allowed.",
+    "70 us sooner; AUTO: with PERFORMANCE_HINT LATENCY where four whole CPUs are allowed.",
 )
 
 

@@ -225,6 +225,8 @@ class FakeCupy:
         """Texts and options that the compiler got."""
         self.modules: list[FakeModule] = []
         """What is loaded."""
+        self.may_spin = False
+        """Whether a thread may wait for an event that does not block."""
         self.events: list[ManualEvent] = []
         self.capturing: list[ManualStream] = []
         self.streams_in_use: list[ManualStream] = []

@@ -7,6 +7,7 @@ import itertools
 import random
 import threading
 import weakref
+from collections import deque
 from time import perf_counter_ns
 
 import numpy as np
@@ -16,6 +17,7 @@ from aioinfer.backends.accelerator.launching.kernel_source import KernelSource
 from aioinfer.backends.accelerator.queues.driver import DriverError, ErrorKind, Event, Queue
 from aioinfer.backends.accelerator.queues.library_operation import LibraryOperation
 from aioinfer.backends.accelerator.queues.submission import StageWork
+from aioinfer.backends.cuda import cupy_event
 from aioinfer.backends.cuda.cupy_event import CupyEvent
 from aioinfer.backends.cuda.cupy_queue import _LONGEST_SPIN_NS
 from aioinfer.executors import DeviceClock
@@ -199,19 +201,52 @@ def test_only_the_last_event_of_a_run_blocks_and_only_timed_ones_have_times(
             marker.wait()
 
 
-def test_a_queue_that_may_spin_does_until_a_wait_was_long(opened: OpenedGpu) -> None:
+@pytest.mark.parametrize("in_flight", [1, 2, 3])
+def test_a_queue_that_may_spin_does_until_a_wait_was_long_however_many_are_in_flight(
+    opened: OpenedGpu, monkeypatch: pytest.MonkeyPatch, in_flight: int
+) -> None:
+    now_ns, took_ns = 1, 0
+    synchronize = ManualEvent.synchronize
+
+    def take_time(event: ManualEvent) -> None:
+        nonlocal now_ns
+        synchronize(event)
+        now_ns += took_ns
+
+    monkeypatch.setattr(cupy_event, "perf_counter_ns", lambda: now_ns)
+    monkeypatch.setattr(ManualEvent, "synchronize", take_time)
     queue, memory = opened.context.queue("compute"), opened.context.buffer(COUNT)
-    queue.spins = True
-    blocks = []
-    for waited_ns in (0, _LONGEST_SPIN_NS, 0):
+    queue.is_timed, queue.spins, opened.cupy.may_spin = False, True, True
+    runs: deque[Event] = deque()
+
+    def sleeping() -> list[bool]:
+        """Run five more, and say which of them are slept for."""
+        blocks = []
+        for _ in range(5):
+            queue.write(memory, filled(1))
+            marker = queue.marker([], is_last=True)
+            assert isinstance(marker, CupyEvent)
+            blocks.append(marker.end.raw.blocks)
+            runs.append(marker)
+            if len(runs) == in_flight:
+                runs.popleft().wait()
+        return blocks
+
+    assert sleeping() == [False] * 5
+    took_ns = _LONGEST_SPIN_NS
+    assert sleeping() == [False] + [True] * 4
+    took_ns = _LONGEST_SPIN_NS - 1
+    assert sleeping() == [True] + [False] * 4
+
+
+def test_the_event_of_a_run_that_is_over_is_the_next_ones(opened: OpenedGpu) -> None:
+    queue, memory = opened.context.queue("compute"), opened.context.buffer(COUNT)
+    queue.is_timed = False
+    for _ in range(3):
         queue.write(memory, filled(1))
-        marker = queue.marker([], is_last=True)
-        blocks.append(opened.cupy.events[-1].blocks)
         opened.gpu.run_all()
-        marker.wait()
-        assert isinstance(marker, CupyEvent)
-        marker.end.waited_ns = waited_ns
-    assert blocks == [False, False, True]
+        queue.marker([], is_last=True).wait()
+        assert len(opened.cupy.events) == 1
 
 
 def test_a_wait_for_an_event_that_does_not_block_asks_until_it_has_passed(

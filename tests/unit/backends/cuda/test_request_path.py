@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from clocked_cupy import ClockedCupy
+from clocked_cupy import ClockedCupy, Event, Stream
 from cuda_host import MOST_DRIVER_CALLS, MOST_PYTHON_CALLS, core_on, count_calls
 from networks.perceptron import INPUTS, perceptron
 
 from aioinfer import Core
+from aioinfer.executors import CpuAllowance
 
 COUNT = 20
 
@@ -67,6 +68,49 @@ def test_a_small_request_is_one_launch_and_one_event(core: Core, cupy: ClockedCu
     assert calls["graphLaunch"] == calls["eventRecord"] == 1
     assert not set(calls) & {"memcpyAsync", "streamWaitEvent", "kernelLaunch", "eventCreate"}
     assert sum(calls.values()) <= MOST_DRIVER_CALLS
+
+
+LATENCY, THROUGHPUT = ({"PERFORMANCE_HINT": hint} for hint in ("LATENCY", "THROUGHPUT"))
+
+
+@pytest.mark.parametrize(
+    ("config", "cpu_count", "quota", "sleeps"),
+    [
+        (THROUGHPUT, 16, None, True),
+        (LATENCY, 4, None, False),
+        (LATENCY, 3, None, True),
+        (LATENCY, 16, 4.0, False),
+        (LATENCY, 16, 3.5, True),
+        ({**LATENCY, "CUDA_SPIN_WAIT": "NO"}, 16, None, True),
+        ({**THROUGHPUT, "CUDA_SPIN_WAIT": "YES"}, 1, None, False),
+    ],
+)
+def test_a_network_whose_runs_are_spun_for_leaves_its_neighbours_asleep(
+    core: Core,
+    monkeypatch: pytest.MonkeyPatch,
+    config: Any,
+    cpu_count: int,
+    quota: Any,
+    sleeps: Any,
+) -> None:
+    allowance = CpuAllowance(tuple(range(cpu_count)), quota)
+    monkeypatch.setattr("aioinfer.backends.cuda.plugin.allowed_cpus", lambda: allowance)
+    monkeypatch.setattr("aioinfer.backends.cuda.cupy_queue._LONGEST_SPIN_NS", 10**12)
+    recorded = list[bool]()
+    record = Event.record
+
+    def note(event: Event, stream: Stream) -> None:
+        recorded.append(event.blocks)
+        record(event, stream)
+
+    networks = [core.load_network(perceptron(), "CUDA", given) for given in (config, THROUGHPUT)]
+    requests = [network.create_infer_request() for network in networks]
+    for request in requests:
+        request.infer_sync(INPUTS)
+    monkeypatch.setattr(Event, "record", note)
+    for request in requests * 2:
+        request.infer_sync(INPUTS)
+    assert recorded == [sleeps, True] * 2
 
 
 def test_a_request_calls_few_functions_of_ours() -> None:
