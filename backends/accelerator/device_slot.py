@@ -52,7 +52,7 @@ from .launching import portions
 from .launching.launch_times import LaunchTimes
 from .launching.portions import PORTION_NS, Portions
 from .memory.bound_plan import BoundLaunch, BoundPlan
-from .memory.host_arrays import Copy, parts_of, refuse_on_device
+from .memory.host_arrays import Copy, cost_bytes, parts_of, refuse_on_device
 from .memory.kept_blocks import KeptBlock
 from .memory.slot_memory import SlotMemory, stages_outputs
 from .operand import Buffer
@@ -71,7 +71,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _LIGHT_BYTES = 1 << 20
-"""Copies up to this many are made on the calling thread, which may turn an event loop.
+"""Copies that cost up to this many are made on the calling thread, which may turn an event loop.
 
 They take it up to 0.2 ms, and give up the GIL; to hand them over costs 0.3 ms of processor time
 with the GIL, and as much latency.
@@ -258,16 +258,13 @@ class AcceleratorSlot(Slot):
         given, padding = self.bindings.inputs, self._padding
         copies = self._inputs.copies_to_stage(bound.inputs, given, padding, reads_in_place=is_apart)
         self._is_filled = True
-        left_bytes = _LIGHT_BYTES
-        for target, _ in copies:
-            left_bytes -= target.nbytes
-        if left_bytes < 0:
+        if sum(map(cost_bytes, copies)) > _LIGHT_BYTES:
             return self._staged_by_others(copies)
+        size_bytes = 0
         for target, source in copies:
             np.copyto(target, source, casting="no")
-        self._copies.append(
-            ("upload" if is_apart else "replay", {"host": _LIGHT_BYTES - left_bytes}, 0)
-        )
+            size_bytes += target.nbytes
+        self._copies.append(("upload" if is_apart else "replay", {"host": size_bytes}, 0))
         return None
 
     def _find_plan(self) -> PendingPlan[Plan]:
@@ -463,7 +460,11 @@ class AcceleratorSlot(Slot):
 
     def _has_much_to_deliver(self) -> bool:
         assert self._bound is not None
-        return self._bound.output_bytes > _LIGHT_BYTES
+        much_bytes = self._bound.output_bytes
+        for array in self.bindings.bound.values():
+            if not isinstance(array, AdoptedArray):
+                much_bytes += cost_bytes((array, array)) - array.nbytes
+        return much_bytes > _LIGHT_BYTES
 
     @_host_errors_named
     def _deliver(self, _lane: Lane) -> Ready:

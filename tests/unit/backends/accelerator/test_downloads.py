@@ -113,6 +113,19 @@ def test_much_is_copied_on_the_executor_of_copies_and_little_at_once(
         assert lanes_of(network, "deliver") == {"inline", "FAKE.0 copies"}
 
 
+def test_memory_that_is_slow_to_write_is_filled_on_the_executor_of_copies(
+    driver: FakeDriver, fake_core: Core
+) -> None:
+    with load(fake_core) as network:
+        request, shape = network.create_infer_request(), (64, 65)
+        for order, wanted in (("C", {"inline"}), ("F", {"inline", "FAKE.0 copies"})):
+            mine = np.zeros(shape, np.float32, order)
+            request.set_tensor("y", mine)
+            request.infer_sync(drawn(shape))
+            np.testing.assert_array_equal(mine, -drawn(shape))
+            assert lanes_of(network, "deliver") == wanted
+
+
 @pytest.mark.parametrize("shape", [SMALL, LARGE])
 @pytest.mark.parametrize("seed", range(5))
 def test_runs_that_share_a_slot_do_not_see_each_others_results(

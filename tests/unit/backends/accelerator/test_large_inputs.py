@@ -74,6 +74,20 @@ def test_a_part_that_is_refused_ends_the_run_once_those_before_it_are_copied(
             request.wait(20.0)
 
 
+def test_what_is_slow_to_copy_is_handed_over_for_fewer_bytes(
+    driver: FakeDriver, fake_core: Core
+) -> None:
+    small = np.arange(65 * 64, dtype=np.float32).reshape(64, 65)
+    with fake_core.load_network(negating(small), "FAKE") as network:
+        request, fills = network.create_infer_request(), []
+        for given in (small, np.asfortranarray(small)):
+            request.start_async(given)
+            pump(driver.contexts[0], request)
+            np.testing.assert_array_equal(request.results["y"], -small)
+            fills.append(len([span for span in network.trace() if span.stage == "fill"]))
+        assert fills == [0, 1]
+
+
 def test_an_input_that_the_caller_writes_in_place_is_not_copied_on_the_host(
     driver: FakeDriver, fake_core: Core
 ) -> None:

@@ -48,10 +48,11 @@ def test_scale_and_shift_of_rows_may_broadcast(core: Core) -> None:
     check(core, node, {"x": of_shape(3, 4, 5)}, constants)
 
 
-def test_layer_normalization_tells_its_statistics(core: Core) -> None:
+@pytest.mark.parametrize("shape", [(3, 4, 5), (5, 8, 12), (0, 8, 12)], ids=str)
+def test_layer_normalization_tells_its_statistics(shape: Any, core: Core) -> None:
     outputs = ["y", "m", "d"]
     node = operator("LayerNormalization", "x", "g", outputs=outputs, axis=1)
-    check(core, node, {"x": of_shape(3, 4, 5)}, {"g": of_shape(4, 5)}, outputs)
+    check(core, node, {"x": of_shape(*shape)}, {"g": of_shape(*shape[1:])}, outputs)
 
 
 def test_variances_are_those_of_differences(core: Core) -> None:

@@ -5,7 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aioinfer.backends.accelerator.memory.host_arrays import Copy, parts_of, staging_copies
+from aioinfer.backends.accelerator.memory.host_arrays import (
+    Copy,
+    cost_bytes,
+    parts_of,
+    staging_copies,
+)
 
 GIVEN = {
     "dense": np.arange(840).reshape(7, 10, 12),
@@ -52,3 +57,31 @@ def test_the_last_row_that_is_given_fills_the_others(rows: int) -> None:
         done(part)
     np.testing.assert_array_equal(staged[:rows], given)
     np.testing.assert_array_equal(staged[rows:], np.repeat(given[-1:], 5 - rows, axis=0))
+
+
+IMAGE = np.zeros((224, 224, 3), np.uint8)
+SQUARE = np.zeros((128, 128), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        (IMAGE, IMAGE.nbytes),
+        (IMAGE.transpose(2, 0, 1), 6 * IMAGE.size),
+        (IMAGE.transpose(2, 0, 1).astype(np.float64), 6 * IMAGE.size * 8 // 6),
+        (IMAGE[:, :, ::2], 16 * IMAGE.size * 2 // 3),
+        (SQUARE[:, :100], 6 * 12800),
+        (SQUARE.T, 16 * SQUARE.size),
+        (SQUARE.astype(np.complex128)[:, ::-1], 16 * SQUARE.size),
+        (SQUARE[::-1, :8], 16 * 128 * 8),
+        (np.array(7.0), 8),
+        (SQUARE[:0].T, 0),
+    ],
+)
+def test_what_does_not_lie_side_by_side_costs_more_to_copy(source: np.ndarray, wanted: int) -> None:
+    assert cost_bytes((np.empty(source.shape, source.dtype), source)) == wanted
+
+
+def test_a_row_that_is_repeated_costs_what_it_fills() -> None:
+    copies = staging_copies("x", SQUARE[:3], np.empty((10, 128), np.float32), 3)
+    assert sum(map(cost_bytes, copies)) == 10 * 128 * 4
