@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ..plain_operators import Array, plain
@@ -28,13 +30,20 @@ def layer_normalization(
 ) -> tuple[Array, Array, Array]:
     """Normalise over the axes from ``axis`` on; give the means and inverse deviations, too.
 
-    Those of halves are float32, as ONNX's ``stash_type`` says, and what is scaled is rounded.
+    Those are float32, as ONNX's ``stash_type`` says, and of halves what is scaled is rounded.
     """
     axes = tuple(range(axis % max(1, x.ndim), x.ndim))
     wide = x if x.dtype.itemsize > 2 else x.astype(np.float32)
-    mean = np.mean(wide, axis=axes, keepdims=True, dtype=wide.dtype)
+    mean = _mean(wide, axes)
     centred = wide - mean
-    variance = np.mean(centred * centred, axis=axes, keepdims=True, dtype=wide.dtype)
-    factor = np.reciprocal(np.sqrt(variance + wide.dtype.type(epsilon)))
+    factor = np.reciprocal(np.sqrt(_mean(centred * centred, axes) + wide.dtype.type(epsilon)))
     made = (centred * factor).astype(x.dtype, copy=False) * scale
-    return made if bias is None else made + bias, mean, factor
+    if bias is not None:
+        made = made + bias
+    return made, mean.astype(np.float32, copy=False), factor.astype(np.float32, copy=False)
+
+
+def _mean(x: Array, axes: tuple[int, ...]) -> Array:
+    """Take the mean, as numpy's does; of nothing it is not a number, without a warning."""
+    count = math.prod([x.shape[axis] for axis in axes])
+    return np.asarray(np.sum(x, axis=axes, keepdims=True, dtype=x.dtype) / count)

@@ -423,9 +423,21 @@ def test_layers_are_normalised(dtype, axis) -> None:
         wanted = by_onnx(
             "LayerNormalization", *inputs, output_count=3, axis=axis, epsilon=1e-3, stash_type=1
         )
+        assert [item.dtype for item in made] == [x.dtype, np.float32, np.float32]
         for ours, theirs in zip(made, wanted, strict=True):
-            assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+            assert ours.shape == theirs.shape
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_layers_without_elements_have_no_statistics(dtype) -> None:
+    x, scale = array_of(dtype, 2, 0), array_of(dtype, 0)
+    with np.errstate(all="ignore"):
+        made, mean, factor = evaluate("LayerNormalization", x, scale, output_count=3)
+    assert (made.shape, made.dtype) == ((2, 0), x.dtype)
+    for told in (mean, factor):
+        assert (told.shape, told.dtype) == ((2, 1), np.float32)
+        assert np.isnan(told).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
