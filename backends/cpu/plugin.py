@@ -92,6 +92,9 @@ class CpuPlugin(Plugin):
         """What the properties of the last load were resolved to; its other parts have the same."""
         step_runner(self._engine)
 
+    def close(self) -> None:
+        self._latest = None  # whose properties know this plugin
+
     def device_ids(self) -> list[str]:
         return ["0"]
 
