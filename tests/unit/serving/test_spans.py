@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,7 +89,11 @@ async def test_a_call_over_grpc_is_one_too(network: aioinfer.ExecutableNetwork) 
         await ask(b"\x0a\x06double", metadata=(("traceparent", PARENT),))
         with pytest.raises(grpc.aio.AioRpcError):
             await ask(b"\x0a\x05other", metadata=(("traceparent", PARENT),))
-    await server.stop(None)
+    await server.stop(20.0)
+    for _ in range(1000):  # a client hears first that a call is over
+        if len(recorded.finished()) == 2:
+            break
+        await asyncio.sleep(0)
     first, second = recorded.finished()
     assert (first.name, f"{first.context.trace_id:032x}") == ("gRPC ModelMetadata", TRACE)
     assert (second.attributes or {})["aioinfer.code"] == "NOT_FOUND"
