@@ -205,15 +205,18 @@ class Bundle:
         admission, run, parts = self._network.admission, self.run, self.parts
         assert run is not None
         ended_ns, began_ns = run.ended_ns, run.bindings.arrived_ns
+        self._have_come = True
         admission.arrivals.arrive_together([part.inputs for part in parts])
         arrived_ns = [part.arrived_ns for part in parts]
         admission.note_waits([began_ns - came_ns for came_ns in arrived_ns])
-        admission.count_together([ended_ns - came_ns for came_ns in arrived_ns], error)
-        if run.error is None and error is not None:
-            for part in parts:
+        for part in parts:
+            part.is_counted = True
+            if run.error is None and error is not None:
                 part.error = own_error(error)
-        self.is_over, self.parts = True, []  # which know this
-        wake_all(parts)
+        admission.count_together([ended_ns - came_ns for came_ns in arrived_ns], error)
+        self.is_over = True
+        wake_all(parts)  # if this finds no memory, `fail` does it again
+        self.parts = []  # which know this
 
     def _retry_each(self, note: str) -> None:
         """Find out whose fault it was: each call has a run of its own."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 import aioinfer
 from aioinfer.backends import batch
+from aioinfer.backends.batch import bundle
 from aioinfer.backends.batch.executable_network import BatchNetwork
+from aioinfer.backends.batch.part import Part, wake_all
 from aioinfer.errors import DeviceError
 from aioinfer.executors import TimerHandle
 from aioinfer.testing import VirtualTimer
@@ -53,6 +58,31 @@ def test_a_run_that_has_no_place_among_those_under_way_is_answered(core: aioinfe
         with pytest.raises(DeviceError, match="memory"):
             request.wait(10)
         np.testing.assert_array_equal(request.infer_sync(X)["y"], -X)
+
+
+def test_calls_that_a_loop_has_carried_wake_once_more_without_memory(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[int] = []
+
+    def wake(parts: Sequence[Part]) -> None:
+        caller = sys._getframe(1).f_code.co_name
+        if caller == "_answer_here" and not failed:
+            failed.append(len(parts))
+            raise MemoryError
+        wake_all(parts)
+
+    async def ask(network: aioinfer.ExecutableNetwork) -> list[Any]:
+        for _ in range(100):  # the gate has to know that runs are short
+            calls = [network.infer({"x": X}) for _ in range(12)]
+            outcomes = await asyncio.wait_for(asyncio.gather(*calls), 20)
+        return outcomes
+
+    monkeypatch.setattr(bundle, "wake_all", wake)
+    with core.load_network(model(), "BATCH:REFERENCE(4)") as network:
+        for outcome in asyncio.run(ask(network)):
+            np.testing.assert_array_equal(outcome["y"], -X)
+    assert failed
 
 
 def test_an_alarm_that_could_not_be_set_is_set_for_later_requests(core: aioinfer.Core) -> None:
