@@ -22,7 +22,7 @@ from anyio import to_thread
 from ..errors import PropertyError
 from .protocol.call import InferCall, with_shared
 from .protocol.in_flight import BodyShare
-from .protocol.limits import Limits
+from .protocol.limits import AT_ONCE_BYTES, Limits
 from .protocol.refusal import RefusedError
 
 __all__ = ["RegionState", "SharedRegions", "loaded"]
@@ -33,7 +33,6 @@ FOLDER = Path("/dev/shm")
 _PREFIX = re.compile(r"/?[A-Za-z0-9_][A-Za-z0-9._-]*")
 _LONGEST_NAME = 256
 _LONGEST_KEY = 255  # of a file's name
-_AT_ONCE_BYTES = 64 << 10
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -198,4 +197,4 @@ async def loaded(call: InferCall, share: BodyShare, limits: Limits) -> InferCall
         raise RefusedError(text, status=413)
     share.take(size)
     read = partial(with_shared, call)
-    return read() if size <= _AT_ONCE_BYTES else await to_thread.run_sync(read)
+    return read() if size <= AT_ONCE_BYTES else await to_thread.run_sync(read)

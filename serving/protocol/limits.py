@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Limits"]
+__all__ = ["AT_ONCE_BYTES", "VIEWED_BYTES", "Limits"]
+
+AT_ONCE_BYTES = 64 << 10
+"""What is read or written on the event loop; more of it goes to a thread."""
+VIEWED_BYTES = 4 << 20
+"""What is viewed there where no element need be read, or copied where it is not aligned."""
 
 
 @dataclass(frozen=True)

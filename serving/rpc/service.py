@@ -19,6 +19,7 @@ from ..inference import Inference
 from ..protocol.call import Answer, InferCall
 from ..protocol.describing import model_configuration, model_metadata
 from ..protocol.in_flight import BodyShare
+from ..protocol.limits import AT_ONCE_BYTES, VIEWED_BYTES
 from ..protocol.refusal import RefusedError
 from ..protocol.statistics import counts_of, statistics_entry
 from .admission import Admission
@@ -35,8 +36,6 @@ Context = Any  # grpc.aio has no types of its own
 Call = Callable[[Any, Any, Context], Awaitable[None]]
 
 SERVICE = "inference.GRPCInferenceService"
-_AT_ONCE_BYTES = 64 << 10
-_COPIED_BYTES = 4 << 20  # on the event loop, too, where no element is looked at
 _IDLE_MS = 300_000  # clients connect anew by themselves
 _READER_COUNT = 2
 
@@ -237,7 +236,7 @@ class _Service:
         if not is_short(data, self._limits):
             depth = INFER_DEPTH if request.DESCRIPTOR.name == "ModelInferRequest" else {}
             element_bytes = refuse_too_many_fields(data, depth, self._limits)
-            if size <= _COPIED_BYTES:  # raw contents are copied, and there is little else
+            if size <= VIEWED_BYTES:  # raw contents are copied, and there is little else
                 size = element_bytes
         try:
             return await self._off_the_loop(size, partial(request.FromString, data))
@@ -246,7 +245,7 @@ class _Service:
             raise RefusedError(text) from None
 
     async def _off_the_loop(self, size: int, work: Callable[[], Any]) -> Any:
-        if size <= _AT_ONCE_BYTES:
+        if size <= AT_ONCE_BYTES:
             return work()
         return await to_thread.run_sync(work, limiter=self._readers)
 
@@ -301,7 +300,7 @@ class _Service:
             regions=self._inference.regions,
         )
         size = request.ByteSize()
-        if size <= _COPIED_BYTES and all(map(_is_raw_numbers, request.inputs)):
+        if size <= VIEWED_BYTES and all(map(_is_raw_numbers, request.inputs)):
             size = 0
         call: InferCall = await self._off_the_loop(size, read)
         return call

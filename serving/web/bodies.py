@@ -13,11 +13,10 @@ from starlette.types import Receive
 from ..begun import Begun
 from ..failures import CLIENT_GONE
 from ..protocol.in_flight import BodyShare
-from ..protocol.limits import Limits
+from ..protocol.limits import AT_ONCE_BYTES, VIEWED_BYTES, Limits
 from ..protocol.refusal import RefusedError
 
 __all__ = [
-    "AT_ONCE_BYTES",
     "BODY_SINK",
     "JSON_LENGTH_HEADER",
     "BodyHeaders",
@@ -35,10 +34,6 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 JSON_LENGTH_HEADER = b"inference-header-content-length"
 _ALIGNMENT = 64
-AT_ONCE_BYTES = 64 << 10
-"""What is read or written on the event loop; more of it goes to a thread."""
-_VIEWED_BYTES = 4 << 20
-"""What is viewed there where it need not be read, or copied where it is not aligned."""
 BODY_SINK = "aioinfer.body_sink"
 """The extension of a scope with ``send_to``, which takes a Sink for what is left of the body; then
 ``receive`` has no more pieces, and returns at the body's end or when the Sink asked for it. False:
@@ -69,7 +64,7 @@ def reads_at_once(body: memoryview, json_length: int | None) -> bool:
     """Tell whether a request is soon read: it is short, or raw numbers behind a short JSON."""
     if len(body) <= AT_ONCE_BYTES:
         return True
-    if json_length is None or json_length > AT_ONCE_BYTES or len(body) > _VIEWED_BYTES:
+    if json_length is None or json_length > AT_ONCE_BYTES or len(body) > VIEWED_BYTES:
         return False
     text = bytes(body[:json_length])
     return b"BYTES" not in text and b"\\" not in text  # which could write it otherwise

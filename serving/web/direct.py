@@ -17,8 +17,9 @@ from ..failures import refusal_of
 from ..inference import Inference
 from ..protocol.http_request import read_infer_request
 from ..protocol.http_response import infer_response, refusal_body
+from ..protocol.limits import AT_ONCE_BYTES
 from .answers import JSON_TYPE, send_answer, send_tensors
-from .bodies import AT_ONCE_BYTES, BodyHeaders, Readers, read_body, reads_at_once, written
+from .bodies import BodyHeaders, Readers, read_body, reads_at_once, written
 from .disconnects import while_connected
 from .refusals import refusal_headers, server_ends, unknown_address
 
