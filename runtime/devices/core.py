@@ -161,21 +161,20 @@ class Core(Closing):
         plugin: Plugin,
         configuration: Configuration,
         model: ModelSource,
-        name: str | None = None,
-        preprocess: Preprocess | None = None,
-        postprocess: Postprocess | None = None,
+        name: str | None,
+        preprocess: Preprocess | None,
+        postprocess: Postprocess | None,
     ) -> ExecutableNetwork:
-        with loading(device):
-            cache, file = cache_of(plugin, configuration), path_of(model)
-            with full_collections_paused(), allowance_kept():
-                is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin
-                network = cache.load_known(file, name) if cache and file and is_alone else None
-                if network is None:
-                    network = self._read_and_compiled(device, plugin, model, configuration, name)
-            if preprocess is not None or postprocess is not None:
-                network = self._staged(network, preprocess, postprocess)
-            self._networks.keep(network)
-            warm_up_if_asked(network, configuration)
+        cache, file = cache_of(plugin, configuration), path_of(model)
+        with full_collections_paused(), allowance_kept():
+            is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin
+            network = cache.load_known(file, name) if cache and file and is_alone else None
+            if network is None:
+                network = self._read_and_compiled(device, plugin, model, configuration, name)
+        if preprocess is not None or postprocess is not None:
+            network = self._staged(network, preprocess, postprocess)
+        self._networks.keep(network)
+        warm_up_if_asked(network, configuration)
         return network
 
     def _read_and_compiled(
