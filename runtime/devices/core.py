@@ -2,69 +2,37 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Union
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ...errors import GraphError, NotSupportedError, PropertyError, placed
-from ...executors import ExecutorManager, allowance_kept
+from ...errors import GraphError, NotSupportedError, PropertyError
+from ...executors import ExecutorManager
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
-from ..blobs.network_record import NetworkRecord, read_network_record
 from ..blobs.reader import Blob, BlobSource
 from ..graph import Model
-from ..graph.mapped_file import constants_held
 from ..loops.closing import Closing
 from ..network.deadlines import check_timeout
-from ..network.states.state_pairs import find_pairs
-from ..network.user_functions import Postprocess, Preprocess, UserFunctions
+from ..network.user_functions import Postprocess, Preprocess
 from ..passes import SupportMap
-from ..properties.properties import ENABLE_MMAP, Configuration, property_keys
+from ..properties.properties import Configuration, property_keys
 from ..tracing.statistics import CoreStatistics
-from ..type_inference import has_static_types
 from .collection_pause import full_collections_paused
 from .device_lookup import DeviceLookup
 from .extension import Extension, TypeRuleOf
-from .importing import (
-    FileStatus,
-    blob_at_fault,
-    chosen_by_caller,
-    configuration_of,
-    device_of,
-    file_status,
-    import_blob,
-    refuse_other_device,
-    without_local,
-)
-from .loading import (
-    cache_of,
-    check_network_name,
-    in_memory,
-    loading,
-    loading_failures_named,
-    made_on_thread,
-    path_of,
-    reading_again,
-    warm_up_if_asked,
-)
+from .loading import loading, made_on_thread
+from .network_loader import ModelSource, NetworkLoader, read_source
 from .open_networks import OpenNetworks
 from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry
 
 if TYPE_CHECKING:
-    import onnx
-
     from ..network.executable_network import ExecutableNetwork
     from ..tracing.timeline import Trace
 
 __all__ = ["Core", "ModelSource"]
-
-ModelSource = Union[str, os.PathLike[str], bytes, BinaryIO, "onnx.ModelProto", Model]
-"""What a model may be read from."""
 
 
 class Core(Closing):
@@ -86,6 +54,7 @@ class Core(Closing):
         self._registry = PluginRegistry(self)
         self._devices = DeviceLookup(self._registry, self._process)
         self._networks = OpenNetworks()
+        self._loader = NetworkLoader(self, self._devices, self._networks)
 
     @property
     def executors(self) -> ExecutorManager:
@@ -98,15 +67,7 @@ class Core(Closing):
         Models of older operator sets are converted. Raises ModelError that says what is wrong.
         """
         self._devices.refuse_if_closed()
-        return self._read(source, is_mapped=False)
-
-    @staticmethod
-    def _read(source: ModelSource, *, is_mapped: bool) -> Model:
-        if isinstance(source, Model):
-            return source
-        from ..onnx_reader import read_model
-
-        return read_model(source, is_mapped=is_mapped)
+        return read_source(source, is_mapped=False)
 
     def load_network(
         self,
@@ -130,99 +91,17 @@ class Core(Closing):
         or files, too), PropertyError, UnsupportedOpError.
         """
         with loading(device):
-            check_network_name(name, device)
-            plugin, config_of = self._devices.loadable(device)
-            chosen = config_of(config)
-            return self._loaded(device, plugin, chosen, model, name, preprocess, postprocess)
+            return self._loader.load(model, device, config, name, preprocess, postprocess)
 
     def loading_on(
         self, device: str, config: Mapping[Any, Any] | None = None
     ) -> Callable[[Model], ExecutableNetwork]:
-        """Return what loads models as ``load_network`` does, after it has been told where and how.
+        """Return what loads models on a device as ``load_network`` does.
 
         For plugins that load many as parts of one, while that is loaded: device and properties are
         looked up once.
         """
-        plugin, config_of = self._devices.loadable(device)
-        configuration = config_of(config)
-
-        def load(model: Model) -> ExecutableNetwork:
-            with loading_failures_named(device):
-                network = self._compiled(device, plugin, model, configuration)
-            self._networks.keep(network)
-            warm_up_if_asked(network, configuration)
-            return network
-
-        return load
-
-    def _loaded(
-        self,
-        device: str,
-        plugin: Plugin,
-        configuration: Configuration,
-        model: ModelSource,
-        name: str | None,
-        preprocess: Preprocess | None,
-        postprocess: Postprocess | None,
-    ) -> ExecutableNetwork:
-        cache, file = cache_of(plugin, configuration), path_of(model)
-        with full_collections_paused(), allowance_kept():
-            is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin
-            network = cache.load_known(file, name) if cache and file and is_alone else None
-            if network is None:
-                network = self._read_and_compiled(device, plugin, model, configuration, name)
-        if preprocess is not None or postprocess is not None:
-            network = self._staged(network, preprocess, postprocess)
-        self._networks.keep(network)
-        warm_up_if_asked(network, configuration)
-        return network
-
-    def _read_and_compiled(
-        self,
-        device: str,
-        plugin: Plugin,
-        model: ModelSource,
-        configuration: Configuration,
-        name: str | None,
-    ) -> ExecutableNetwork:
-        was = file_status(path_of(model))
-        wanted = self._read(model, is_mapped=_may_map(plugin, configuration))
-        if wanted is not model:
-            wanted.is_disposable = True
-            if was is not None and wanted.is_one_file and wanted.path is not None:
-                read = partial(self._read, is_mapped=False)
-                wanted.read_again = reading_again(read, wanted.path, was)
-        if name is not None:
-            if isinstance(model, Model):  # the caller's keeps its own name
-                wanted = model.with_graph(model.graph)
-            wanted.name = name
-        return self._compiled(device, plugin, wanted, configuration, was)
-
-    def _compiled(
-        self,
-        device: str,
-        plugin: Plugin,
-        wanted: Model,
-        configuration: Configuration,
-        was: FileStatus | None = None,
-    ) -> ExecutableNetwork:
-        """Have the plugin compile a model, or import it where its content is known."""
-        if wanted.is_mapped and (
-            has_static_types(wanted.inputs) or not _may_map(plugin, configuration)
-        ):
-            wanted = in_memory(wanted)  # once is enough
-        pairs = find_pairs(wanted, configuration)
-        if not pairs:
-            plugin, configuration = self._devices.batched(device, plugin, configuration)
-        cache = cache_of(plugin, configuration)
-        held = constants_held(wanted.graph) if wanted.is_mapped else nullcontext()
-        with held, placed(network=wanted.name):
-            if cache is not None:
-                return cache.load(wanted, pairs, was)
-            network = plugin.load_network(wanted, configuration)
-        if pairs and network.states is None:  # AUTO returns what it had this Core load
-            network.keep_states(pairs)
-        return network
+        return self._loader.loading_on(device, config)
 
     async def load_network_async(
         self,
@@ -256,7 +135,7 @@ class Core(Closing):
         """Ask which nodes of a model a device can run: node name -> Support, with the reason."""
         with loading(device):
             plugin, config_of = self._devices.loadable(device)
-            return plugin.query_network(self._read(model, is_mapped=True), config_of(config))
+            return plugin.query_network(read_source(model, is_mapped=True), config_of(config))
 
     def divide_network(
         self, model: ModelSource, device: str, config: Mapping[Any, Any] | None = None
@@ -269,7 +148,7 @@ class Core(Closing):
         """
         with full_collections_paused(), loading(device):
             plugin, config_of = self._devices.loadable(device)
-            return plugin.divide_network(self._read(model, is_mapped=True), config_of(config))
+            return plugin.divide_network(read_source(model, is_mapped=True), config_of(config))
 
     def import_network(
         self,
@@ -290,21 +169,7 @@ class Core(Closing):
         compiled with.
         """
         with loading(device or ""):
-            self._devices.refuse_if_closed()
-            check_network_name(name, device or "")
-            blob = Blob.open(source)
-            plugin, record, configuration = self._import_of(blob, device, config)
-            if blob.is_mapped and not configuration.value_or_default(ENABLE_MMAP):
-                blob = Blob.open(source, is_mapped=False)
-                plugin, record, configuration = self._import_of(blob, device, config)
-            chosen = chosen_by_caller(record, configuration, device, config)
-            network = _imported(plugin, blob, record, configuration, chosen, name)
-            if preprocess is not None or postprocess is not None:
-                network = self._staged(network, preprocess, postprocess)
-            self._networks.keep(network)
-            with blob_at_fault(record, configuration.device, chosen):
-                warm_up_if_asked(network, configuration)
-        return network
+            return self._loader.load_blob(source, device, config, name, preprocess, postprocess)
 
     async def import_network_async(
         self,
@@ -341,19 +206,7 @@ class Core(Closing):
         name: str | None = None,
     ) -> ExecutableNetwork:
         """Load a network from the frames of a blob, as a part of another one; for plugins."""
-        plugin, record, configuration = self._import_of(blob, device, config)
-        chosen = chosen_by_caller(record, configuration, device, config)
-        return _imported(plugin, blob, record, configuration, chosen, name)
-
-    def _import_of(
-        self, blob: Blob, device: str | None, config: Mapping[Any, Any] | None
-    ) -> tuple[Plugin, NetworkRecord, Configuration]:
-        """Return the device that a blob is imported on, its facts, and its properties there."""
-        record = read_network_record(blob)
-        refuse_other_device(None if device is None else str(self._devices.parsed(device)), record)
-        plugin, config_of = self._devices.loadable(device or device_of(record, self.plugin_names))
-        record = without_local(record, self._devices.started)
-        return plugin, record, configuration_of(config_of, record, device, config)
+        return self._loader.import_part(blob, device, config, name)
 
     def set_config(self, device: str | None, values: Mapping[Any, Any]) -> None:
         """Set properties of a device, or with None of all devices that know the key.
@@ -413,7 +266,7 @@ class Core(Closing):
     @property
     def plugin_names(self) -> list[str]:
         """The registered plugins, also those that cannot start."""
-        return self._registry.names
+        return self._devices.names
 
     def why_missing(self, name: str) -> str | None:
         """Return why a plugin, or its search for devices, fails; None if it does not."""
@@ -447,19 +300,6 @@ class Core(Closing):
     def type_rules_of(self, device: str) -> TypeRuleOf:
         """Return what tells the types of nodes that ONNX does not know; for plugins."""
         return self._devices.started(self._devices.parsed(device).name).type_rule_of
-
-    def _staged(
-        self,
-        network: ExecutableNetwork,
-        preprocess: Preprocess | None,
-        postprocess: Postprocess | None,
-    ) -> ExecutableNetwork:
-        from ..network.staged_network import with_functions
-
-        functions = UserFunctions(
-            network.inputs, network.name, network.device, preprocess, postprocess
-        )
-        return with_functions(network, replace(functions, adopt=network.adopt_array), self)
 
     def statistics(self) -> CoreStatistics:
         """Picture its open networks, and how many tasks wait for each executor. Any thread.
@@ -524,29 +364,6 @@ class Core(Closing):
     def __repr__(self) -> str:
         state = "closed" if self._devices.is_closed else "open"
         return f"<Core {state}: {', '.join(self.plugin_names)}>"
-
-
-def _may_map(plugin: Plugin, configuration: Configuration) -> bool:
-    return plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
-
-
-def _imported(
-    plugin: Plugin,
-    blob: Blob,
-    record: NetworkRecord,
-    config: Configuration,
-    chosen: Collection[str],
-    name: str | None,
-) -> ExecutableNetwork:
-    """Have a plugin load a blob, and its requests keep what they kept."""
-    if name is not None:
-        record = replace(record, name=name)
-    with (
-        full_collections_paused(),
-        loading(config.device),
-        placed(device=config.device),
-    ):
-        return import_blob(plugin, blob, record, config, chosen)
 
 
 def _key(key: Any) -> str:

@@ -45,6 +45,11 @@ class DeviceLookup:
         self._lock = threading.Lock()
         self._settings: dict[str, Any] = {}
 
+    @property
+    def names(self) -> list[str]:
+        """The registered plugins, also those that cannot start."""
+        return self._registry.names
+
     def refuse_if_closed(self) -> None:
         """Raise ClosedError if the Core is closed, or was made before a fork.
 

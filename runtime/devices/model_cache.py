@@ -1,9 +1,9 @@
 """Compiled networks on disk, so that a model that was loaded before is loaded faster.
 
-Theory of operation. An entry is a blob, named by what it was compiled from: the content of the
-model, the device, its versions, and the properties that change what is compiled. To find it a file
-need not be read again: an index keeps the digest of a file with its size, times and number, which
-all change with its content.
+An entry is a blob, named by what it was compiled from: the content of the model, the device, its
+versions, and the properties that change what is compiled. To find it a file need not be read again:
+an index keeps the digest of a file with its size, times and number, which all change with its
+content.
 """
 
 from __future__ import annotations

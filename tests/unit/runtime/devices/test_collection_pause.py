@@ -10,7 +10,7 @@ import pytest
 
 import aioinfer
 from aioinfer.errors import ModelError
-from aioinfer.runtime.devices import core as core_module
+from aioinfer.runtime.devices import network_loader
 from aioinfer.runtime.devices.collection_pause import full_collections_paused
 from unit.runtime.models import tiny_model
 
@@ -50,13 +50,13 @@ def test_a_load_pauses_them_and_resumes_whatever_becomes_of_it(
     core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[int] = []
-    read = core_module.Core._read
+    read = network_loader.read_source
 
     def noted(source: object, *, is_mapped: bool) -> object:
         seen.append(gc.get_threshold()[2])
         return read(source, is_mapped=is_mapped)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(core_module.Core, "_read", staticmethod(noted))
+    monkeypatch.setattr(network_loader, "read_source", noted)
     core.load_network(tiny_model(), "REFERENCE").close()
     with pytest.raises(ModelError):
         core.load_network(b"no model", "REFERENCE")

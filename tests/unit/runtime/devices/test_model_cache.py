@@ -17,6 +17,7 @@ import aioinfer
 from aioinfer.runtime.blobs.cache_folder import CacheFolder
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
+from aioinfer.runtime.devices import network_loader
 from unit.runtime.models import expected, tiny_model
 
 X = np.array([[-1, 2, 3]], np.float32)
@@ -77,7 +78,7 @@ def test_a_known_file_is_not_read_again(
 ) -> None:
     folder = tmp_path / "cache"
     load(core, file, folder)
-    monkeypatch.setattr(aioinfer.Core, "_read", lambda *_args, **_kwargs: pytest.fail("it is read"))
+    monkeypatch.setattr(network_loader, "read_source", lambda *_, **__: pytest.fail("it is read"))
     with core.load_network(file, "REFERENCE", {"CACHE_DIR": str(folder)}) as network:
         assert network.name == "tiny"
     with core.load_network(file, "REFERENCE", {"CACHE_DIR": str(folder)}, name="mine") as network:
@@ -155,14 +156,14 @@ def test_a_damaged_index_is_made_again(core: aioinfer.Core, file: Path, tmp_path
 def test_a_file_that_changes_while_it_is_read_is_not_known(
     core: aioinfer.Core, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = aioinfer.Core._read
+    read = network_loader.read_source
 
     def read_and_write(*args: Any, **kwargs: Any) -> Any:
         made = read(*args, **kwargs)
         written(file, tiny_model(), ns=LONG_AGO_NS + 1)
         return made
 
-    monkeypatch.setattr(aioinfer.Core, "_read", staticmethod(read_and_write))
+    monkeypatch.setattr(network_loader, "read_source", read_and_write)
     load(core, file, tmp_path / "cache")
     assert not list((tmp_path / "cache" / "digests").glob("*"))
 

@@ -1,0 +1,250 @@
+"""What becomes of a model or a blob, and a device string, until a network of the Core is open."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO, Union
+
+from ...errors import placed
+from ...executors import allowance_kept
+from ..blobs.network_record import NetworkRecord, read_network_record
+from ..blobs.reader import Blob, BlobSource
+from ..graph import Model
+from ..graph.mapped_file import constants_held
+from ..network.compiled_network import ExecutorOwner
+from ..network.states.state_pairs import find_pairs
+from ..network.user_functions import Postprocess, Preprocess, UserFunctions
+from ..properties.properties import ENABLE_MMAP, Configuration
+from ..type_inference import has_static_types
+from .collection_pause import full_collections_paused
+from .device_lookup import DeviceLookup
+from .importing import (
+    FileStatus,
+    blob_at_fault,
+    chosen_by_caller,
+    configuration_of,
+    device_of,
+    file_status,
+    import_blob,
+    refuse_other_device,
+    without_local,
+)
+from .loading import (
+    cache_of,
+    check_network_name,
+    in_memory,
+    loading,
+    loading_failures_named,
+    path_of,
+    reading_again,
+    warm_up_if_asked,
+)
+from .open_networks import OpenNetworks
+from .plugin import Plugin
+
+if TYPE_CHECKING:
+    import onnx
+
+    from ..network.executable_network import ExecutableNetwork
+
+__all__ = ["ModelSource", "NetworkLoader", "read_source"]
+
+ModelSource = Union[str, os.PathLike[str], bytes, BinaryIO, "onnx.ModelProto", Model]
+"""What a model may be read from."""
+
+
+def read_source(source: ModelSource, *, is_mapped: bool) -> Model:
+    """Read a model, unless it is one. Mapped, large constants stay in their file."""
+    if isinstance(source, Model):
+        return source
+    from ..onnx_reader import read_model
+
+    return read_model(source, is_mapped=is_mapped)
+
+
+class NetworkLoader:
+    """Loads and imports the networks of one Core. Thread-safe.
+
+    Its methods are called inside of ``loading``, which gives back what a failing one has taken.
+    """
+
+    def __init__(self, core: ExecutorOwner, devices: DeviceLookup, networks: OpenNetworks) -> None:
+        self._core = core
+        self._devices = devices
+        self._networks = networks
+
+    def load(
+        self,
+        model: ModelSource,
+        device: str,
+        config: Mapping[Any, Any] | None,
+        name: str | None,
+        preprocess: Preprocess | None,
+        postprocess: Postprocess | None,
+    ) -> ExecutableNetwork:
+        """Read and compile a model, or take what a cache has of it; as ``Core.load_network``."""
+        check_network_name(name, device)
+        plugin, config_of = self._devices.loadable(device)
+        configuration = config_of(config)
+        cache, file = cache_of(plugin, configuration), path_of(model)
+        with full_collections_paused(), allowance_kept():
+            is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin
+            network = cache.load_known(file, name) if cache and file and is_alone else None
+            if network is None:
+                network = self._read_and_compiled(device, plugin, model, configuration, name)
+        network = self._with_functions(network, preprocess, postprocess)
+        self._networks.keep(network)
+        warm_up_if_asked(network, configuration)
+        return network
+
+    def loading_on(
+        self, device: str, config: Mapping[Any, Any] | None
+    ) -> Callable[[Model], ExecutableNetwork]:
+        """Return what loads models on a device that has been looked up."""
+        plugin, config_of = self._devices.loadable(device)
+        configuration = config_of(config)
+
+        def load(model: Model) -> ExecutableNetwork:
+            with loading_failures_named(device):
+                network = self._compiled(device, plugin, model, configuration)
+            self._networks.keep(network)
+            warm_up_if_asked(network, configuration)
+            return network
+
+        return load
+
+    def _read_and_compiled(
+        self,
+        device: str,
+        plugin: Plugin,
+        model: ModelSource,
+        configuration: Configuration,
+        name: str | None,
+    ) -> ExecutableNetwork:
+        was = file_status(path_of(model))
+        wanted = read_source(model, is_mapped=_may_map(plugin, configuration))
+        if wanted is not model:
+            wanted.is_disposable = True
+            if was is not None and wanted.is_one_file and wanted.path is not None:
+                read = partial(read_source, is_mapped=False)
+                wanted.read_again = reading_again(read, wanted.path, was)
+        if name is not None:
+            if isinstance(model, Model):  # the caller's keeps its own name
+                wanted = model.with_graph(model.graph)
+            wanted.name = name
+        return self._compiled(device, plugin, wanted, configuration, was)
+
+    def _compiled(
+        self,
+        device: str,
+        plugin: Plugin,
+        wanted: Model,
+        configuration: Configuration,
+        was: FileStatus | None = None,
+    ) -> ExecutableNetwork:
+        """Have the plugin compile a model, or import it where its content is known."""
+        if wanted.is_mapped and (
+            has_static_types(wanted.inputs) or not _may_map(plugin, configuration)
+        ):
+            wanted = in_memory(wanted)  # once is enough
+        pairs = find_pairs(wanted, configuration)
+        if not pairs:
+            plugin, configuration = self._devices.batched(device, plugin, configuration)
+        cache = cache_of(plugin, configuration)
+        held = constants_held(wanted.graph) if wanted.is_mapped else nullcontext()
+        with held, placed(network=wanted.name):
+            if cache is not None:
+                return cache.load(wanted, pairs, was)
+            network = plugin.load_network(wanted, configuration)
+        if pairs and network.states is None:  # AUTO returns what it had this Core load
+            network.keep_states(pairs)
+        return network
+
+    def load_blob(
+        self,
+        source: BlobSource,
+        device: str | None,
+        config: Mapping[Any, Any] | None,
+        name: str | None,
+        preprocess: Preprocess | None,
+        postprocess: Postprocess | None,
+    ) -> ExecutableNetwork:
+        """Load what an export wrote; as ``Core.import_network``."""
+        self._devices.refuse_if_closed()
+        check_network_name(name, device or "")
+        blob = Blob.open(source)
+        plugin, record, configuration = self._import_of(blob, device, config)
+        if blob.is_mapped and not configuration.value_or_default(ENABLE_MMAP):
+            blob = Blob.open(source, is_mapped=False)
+            plugin, record, configuration = self._import_of(blob, device, config)
+        chosen = chosen_by_caller(record, configuration, device, config)
+        network = _imported(plugin, blob, record, configuration, chosen, name)
+        network = self._with_functions(network, preprocess, postprocess)
+        self._networks.keep(network)
+        with blob_at_fault(record, configuration.device, chosen):
+            warm_up_if_asked(network, configuration)
+        return network
+
+    def import_part(
+        self,
+        blob: Blob,
+        device: str | None,
+        config: Mapping[Any, Any] | None,
+        name: str | None,
+    ) -> ExecutableNetwork:
+        """Load a network from the frames of a blob, which another network keeps open."""
+        plugin, record, configuration = self._import_of(blob, device, config)
+        chosen = chosen_by_caller(record, configuration, device, config)
+        return _imported(plugin, blob, record, configuration, chosen, name)
+
+    def _import_of(
+        self, blob: Blob, device: str | None, config: Mapping[Any, Any] | None
+    ) -> tuple[Plugin, NetworkRecord, Configuration]:
+        """Return the device that a blob is imported on, its facts, and its properties there."""
+        record = read_network_record(blob)
+        refuse_other_device(None if device is None else str(self._devices.parsed(device)), record)
+        plugin, config_of = self._devices.loadable(device or device_of(record, self._devices.names))
+        record = without_local(record, self._devices.started)
+        return plugin, record, configuration_of(config_of, record, device, config)
+
+    def _with_functions(
+        self,
+        network: ExecutableNetwork,
+        preprocess: Preprocess | None,
+        postprocess: Postprocess | None,
+    ) -> ExecutableNetwork:
+        if preprocess is None and postprocess is None:
+            return network
+        from ..network.staged_network import with_functions
+
+        functions = UserFunctions(
+            network.inputs, network.name, network.device, preprocess, postprocess
+        )
+        return with_functions(network, replace(functions, adopt=network.adopt_array), self._core)
+
+
+def _may_map(plugin: Plugin, configuration: Configuration) -> bool:
+    return plugin.takes_mapped_constants and configuration.value_or_default(ENABLE_MMAP)
+
+
+def _imported(
+    plugin: Plugin,
+    blob: Blob,
+    record: NetworkRecord,
+    config: Configuration,
+    chosen: Collection[str],
+    name: str | None,
+) -> ExecutableNetwork:
+    """Have a plugin load a blob, and its requests keep what they kept."""
+    if name is not None:
+        record = replace(record, name=name)
+    with (
+        full_collections_paused(),
+        loading(config.device),
+        placed(device=config.device),
+    ):
+        return import_blob(plugin, blob, record, config, chosen)
