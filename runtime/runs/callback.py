@@ -1,4 +1,4 @@
-"""What a run calls once its caller is to be told: which function, in which context, and where."""
+"""The callback of a run: which function, in which context, and where it is called."""
 
 from __future__ import annotations
 

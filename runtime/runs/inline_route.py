@@ -1,11 +1,11 @@
 """Short runs, from start to end on the thread that asks for them.
 
-Theory of operation. A run that stays with its caller takes a slot like any other, its stages are
-the same, and spans and outcome are counted. Left out are the queues between. The stages run on the
-lanes that their executors lend to callers, in the context of the lane, as a hop of this thread: so
-what a stage sees, and what it may call, is what it sees and may call on a worker. A run that cannot
-be carried to its end (others wait, the lane is taken, a plan is missing) leaves nothing behind but
-the spans of its first stages, and starts again in the usual way.
+A run that stays with its caller takes a slot like any other, its stages are the same, and spans and
+outcome are counted. Left out are the queues between. The stages run on the lanes that their
+executors lend to callers, in the context of the lane, as a hop of this thread: so what a stage
+sees, and what it may call, is what it sees and may call on a worker. A run that cannot be carried
+to its end (others wait, the lane is taken, a plan is missing) leaves nothing behind but the spans
+of its first stages, and starts again in the usual way.
 
 A network around another one may lend its runs that one's way: they are lent a slot inside, and have
 none of their own network. Each is counted once, and the counts of both networks include it.

@@ -1,10 +1,10 @@
 """Slots, and the runs on their way through them: the shell around the admission queue.
 
-Theory of operation. Every run of a network comes in by :meth:`RunAdmission.enter`, and gives its
-slot back by ``finish``, when its last token has fired, whatever became of the caller meanwhile. A
-run that waits begins on the thread that gave the slot back; one that is stopped while it waits
-never reaches the device. Runs are kept until they leave, a request's after its callback, so that a
-close can wait for them.
+Every run of a network comes in by :meth:`RunAdmission.enter`, and gives its slot back by
+``finish``, when its last token has fired, whatever became of the caller meanwhile. A run that waits
+begins on the thread that gave the slot back; one that is stopped while it waits never reaches the
+device. Runs are kept until they leave, a request's after its callback, so that a close can wait for
+them.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class RunAdmission(Generic[R]):
             self._most_slots = self.slot_count + self._most_waiting
             self._queue.most_waiting = 0
 
-    def let_go_of_slots(self) -> None:
+    def free_slots(self) -> None:
         """Empty the slots when no run is left and none may come.
 
         They, their stages and the network hold each other, and all go at once then.
@@ -192,8 +192,9 @@ class RunAdmission(Generic[R]):
     def lend(self, run: R, outer: RunAdmission[R]) -> bool:
         """Give a run of a network around this one an idle slot, where it is carried through.
 
-        Both know the run until ``outer`` finishes it, which gives the slot back; who carries it
-        counts its arrival. False: no slot is idle, or this network is closed; nothing is kept.
+        Both know the run until ``outer`` finishes it, which gives the slot back; the thread that
+        carries it counts its arrival. False: no slot is idle, or this network is closed; nothing is
+        kept.
         """
         with self.lock:
             if not self._idle or self.is_closed:
@@ -301,7 +302,7 @@ class RunAdmission(Generic[R]):
                 latencies.note(perf_counter_ns() - run.bindings.arrived_ns)
 
     def disown(self, run: R) -> bool:
-        """Let a run end uncounted whose caller has an error of its launch; False: it has ended.
+        """End a run uncounted whose caller has an error of its launch; False: it has ended.
 
         If it has a slot or gets one, that is taken back by ``finish`` all the same.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -14,10 +15,11 @@ from .callback import CalledRun, PendingCallback, RunCallback
 from .error_frames import parting_copy
 from .run_admission import RunAdmission
 from .stage import Stop
-from .unretrieved import UnretrievedError
 from .waiting_calls import take_call
 
 __all__ = ["RunOutcome"]
+
+_log = logging.getLogger("aioinfer")
 
 
 class RunOutcome:
@@ -47,7 +49,7 @@ class RunOutcome:
     _answered: Sequence[Callable[[], None]] = ()
     _ended: Sequence[Callable[[], None]] = ()
     _is_retrieved = False
-    _unretrieved: UnretrievedError | None = None
+    _unretrieved: _UnretrievedError | None = None
 
     @property
     def what(self) -> str:
@@ -129,7 +131,7 @@ class RunOutcome:
             error.within(**self.admission.where)
         self._traceback = error.__traceback__
         if not (self._is_retrieved or isinstance(error, RequestCancelledError | ClosedError)):
-            self._unretrieved = UnretrievedError(self.what, error)
+            self._unretrieved = _UnretrievedError(self.what, error)
 
     def when_answered(self, call: Callable[[], None]) -> None:
         """Call once it is answered; at once on this thread if it is."""
@@ -175,7 +177,7 @@ class RunOutcome:
         if callback is not None:
             try:
                 callback.send(cast("CalledRun", self))
-            except BaseException:  # no memory: nobody calls it
+            except BaseException:  # no memory: it has not been called
                 self._callback = callback
                 raise
 
@@ -183,3 +185,17 @@ class RunOutcome:
         """Take the callback, which one thread gets."""
         taken: PendingCallback | None = self.__dict__.pop("_callback", None)
         return taken
+
+
+class _UnretrievedError:
+    """Goes with its run, and then logs the error, unless that was set to None meanwhile."""
+
+    __slots__ = ("error", "what")
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        self.what = what
+        self.error: BaseException | None = error
+
+    def __del__(self) -> None:
+        if self.error is not None:
+            _log.error("an error of %s was never retrieved: %r", self.what, self.error)
