@@ -4,9 +4,9 @@
     python benchmarks/run.py selection       # some of them
     python benchmarks/run.py --save          # and keep the results under benchmarks/results/
 
-A case is a program in this folder that takes ``--json FILE`` and writes ``{"rows": [...]}`` there;
-in each row, numbers whose names end in ``_s``, ``_ms`` or ``_us`` are times, everything else names
-the row.
+A case is a program (``programs.py``) that takes ``--json FILE`` and writes ``{"rows": [...]}``
+there; in each row, numbers whose names end in ``_s``, ``_ms`` or ``_us`` are times, everything else
+names the row.
 """
 
 from __future__ import annotations
@@ -22,16 +22,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from programs import FOLDER, find_programs
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results"
 CASES = sorted(
-    file.stem
-    for file in FOLDER.glob("*.py")
-    if file.stem != "run" and "--json" in file.read_text(encoding="utf-8")
+    name for name, file in find_programs().items() if '"--json"' in file.read_text(encoding="utf-8")
 )
 PEERS = ("aioinfer", "numpy", "onednn-cpu-gomp", "onnx", "onnxruntime", "openvino", "uvloop")
 TIMES = ("_s", "_ms", "_us")
@@ -43,7 +41,7 @@ def run_case(case: str) -> list[Row]:
     """Run one program; its own table goes to the terminal, its rows come back."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.json"
-        command = [sys.executable, str(FOLDER / f"{case}.py"), "--json", str(file)]
+        command = [sys.executable, str(FOLDER), case, "--json", str(file)]
         subprocess.run(command, check=True)
         rows: list[Row] = json.loads(file.read_text(encoding="utf-8"))["rows"]
         return rows

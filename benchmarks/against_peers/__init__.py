@@ -1,1 +1,1 @@
-"""Engines beside ours, each in a process of its own, and what their turns say."""
+"""The same models on ours, onnxruntime and OpenVINO, each in a process of its own, in turns."""

@@ -21,7 +21,7 @@ from against_peers.judgement import Slot, busy_s, foreign_cpus
 WORKER = Path(__file__).with_name("worker.py")
 ANSWER_TIMEOUT_S = 300.0
 END_TIMEOUT_S = 20.0
-REST_S = 0.05  # lets the threads of the last engine's turn stop spinning
+REST_S = 0.05  # until the threads of the last engine's turn stop spinning
 STAT = Path("/proc/stat")
 
 
@@ -32,7 +32,8 @@ class WorkerError(Exception):
 class WorkerProcess:
     """One engine in a process of its own; it sleeps between questions.
 
-    Raises WorkerError when it is told no, when the process dies, or when no answer comes in time.
+    Raises WorkerError when the engine refuses, when the process dies, or when no answer comes in
+    time.
     """
 
     def __init__(self, engine: str, process: subprocess.Popen[bytes], messages: IO[bytes]) -> None:
@@ -108,7 +109,7 @@ def started(engine: str, program: Path = WORKER) -> Iterator[WorkerProcess]:
         tempfile.TemporaryFile() as messages,
         subprocess.Popen(
             [sys.executable, str(program)],
-            env=_environment(),
+            env=worker_environment(),
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -122,8 +123,8 @@ def started(engine: str, program: Path = WORKER) -> Iterator[WorkerProcess]:
             worker.end()
 
 
-def _environment() -> dict[str, str]:
-    """Let the worker find its neighbours, also where Python was told to be safe about paths."""
+def worker_environment() -> dict[str, str]:
+    """Put the benchmarks on a worker's path, also where Python is to be safe about paths."""
     paths = [str(WORKER.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 

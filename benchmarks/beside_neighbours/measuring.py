@@ -1,4 +1,4 @@
-"""Lets engines take turns beside neighbours: their processes, quotas, and what a turn gives."""
+"""Engines in turns beside neighbours: their processes, quotas, and what a turn gives."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import numpy as np
 from against_peers.engines import Setting
 from against_peers.judgement import foreign_cpus
 from against_peers.notes import Notes
+from against_peers.peers import model_file
 from against_peers.process import REST_S, WorkerProcess, all_busy_s, own_s, started
 from models import MODELS, Model
 from networks.perceptron import INPUTS, perceptron
-from peers import model_file
 
 from aioinfer.executors import allowed_cpus
 from beside_neighbours.judgement import OURS, Turn
@@ -79,7 +79,7 @@ class Bench:
     folder: Path
 
     def turn(self, engine: str, situation: Situation, seconds: float, beside: list[int]) -> Turn:
-        """Let one engine compute while the others sleep; beside are the busy processes' ids."""
+        """Have one engine compute while the others sleep; beside are the busy processes' ids."""
         others = {name: one.process.pid for name, one in self.workers.items() if name != engine}
         wait_until_idle(list(others.values()))
         began_s, busy_before_s = time.perf_counter(), all_busy_s()
@@ -105,7 +105,7 @@ class Bench:
 
 
 def wait_until_idle(process_ids: Sequence[int]) -> None:
-    """Let the pools of the engines that had their turns stop spinning; a while, at most."""
+    """Wait until the pools of the engines that had their turns stop spinning; a while, at most."""
     for _ in range(MOST_RESTS):
         before_s = sum(map(cpu_s_of, process_ids))
         time.sleep(REST_S)
@@ -157,7 +157,7 @@ def loaded(
 
 
 def take_turns(bench: Bench, model: str, name: str, order: Sequence[str]) -> None:
-    """Set a situation up and let every engine have its turn in it."""
+    """Set a situation up and give every engine its turn in it."""
     situation, found = SITUATIONS[name], bench.findings.turns[model, name]
     with busy_processes(situation.busy_processes) as beside:
         for engine in (engine for engine in order if engine in bench.workers):

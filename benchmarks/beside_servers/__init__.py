@@ -1,1 +1,1 @@
-"""What ``serving.py`` measures with and beside: clients and servers in processes of their own."""
+"""Services over HTTP and gRPC beside the same on others' servers and engines."""

@@ -54,7 +54,7 @@ async def grpc_asker(host: str, port: int, request: bytes) -> Ask:
 
 
 async def measure(asks: list[Ask], seconds: float) -> dict[str, float]:
-    """Let all ask at once; the first part of the time counts in ``request_count`` only.
+    """Have all ask at once; the first part of the time counts in ``request_count`` only.
 
     Raises TimeoutError where a server does not answer.
     """

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from accelerators.opencl_overlap import STAGES, shares
 from measuring import Settings, interleaved, run_benchmark
 from models import MODELS
 from network_runs import draw_sets, in_flight, requests_of, with_batch
-from opencl_overlap import STAGES, shares
 from predictions import transfer_us
 from reporting import Report
 from trace_lanes import stage_of

@@ -3,7 +3,7 @@
     python -c "..." WAY MODEL FOLDER INPUTS
 
 Says "ready" when the network is there and "ran" after its first result; waits for a line before
-each step if it is told to.
+each step if it is asked to.
 """
 
 from __future__ import annotations

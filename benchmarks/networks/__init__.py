@@ -1,1 +1,1 @@
-"""Networks that programs measure: their graphs, with weights drawn by chance."""
+"""Networks that programs measure: their graphs, with weights drawn by chance, and exported ones."""

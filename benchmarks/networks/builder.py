@@ -76,7 +76,7 @@ class Builder:
 
 
 def _without_last_identities(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """Let each output be made under its own name by the node that makes the value."""
+    """Give each output the node that makes its value, under the output's own name."""
     renamed = {node.input[0]: node.output[0] for node in nodes if node.op_type == "Identity"}
     kept = []
     for node in nodes:

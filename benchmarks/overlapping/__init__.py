@@ -1,1 +1,1 @@
-"""A pipeline of stages that take a known time, and how much of them overlaps."""
+"""How much of a pipeline's stages overlaps: stages of known times, decoding beside computing."""

@@ -55,7 +55,7 @@ class Work:
 
 
 def sleep_exactly() -> None:
-    """Let threads that start from now on wake within microseconds of their time, where Linux can.
+    """Have threads that start from now on wake within microseconds of their time, where Linux can.
 
     Python sleeps by ``clock_nanosleep`` until a time; what makes it late is the thread's slack of
     50 us, which a thread inherits.

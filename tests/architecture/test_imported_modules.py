@@ -1,6 +1,6 @@
 """`import aioinfer` loads only what it needs, and little.
 
-Time is for benchmarks/load.py: what an import reads is the same on every machine, however busy.
+Time is for benchmarks/loads/load.py: what an import reads is the same on every machine.
 """
 
 import json

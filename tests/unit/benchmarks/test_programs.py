@@ -20,6 +20,7 @@ import onnx
 import pytest
 from models import MODELS
 from onnx import helper
+from programs import load_program
 
 import aioinfer
 from presence import skip_if_missing
@@ -44,7 +45,7 @@ def measure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Measure:
     def run(name: str, options: str) -> Rows:
         file = tmp_path / "rows.json"
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *options.split(), "--json", str(file)])
-        importlib.import_module(name).main()
+        load_program(name).main()
         rows: Rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
         return rows
 
@@ -59,7 +60,7 @@ def test_requests_in_flight(measure: Measure) -> None:
 @needs_cpu
 @pytest.mark.parametrize("device", ["CPU", "HETERO:CPU,REFERENCE"])
 def test_growing_states(measure: Measure, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
-    program = importlib.import_module("growing_states")
+    program = load_program("growing_states")
     monkeypatch.setattr(program, "SIZES", ((2, 4, 3),))
     (row,) = measure("growing_states", f"--device {device} --steps 2 --passes 5")
     assert row["growing_us"] > 0
@@ -119,7 +120,7 @@ def test_new_shapes(measure: Measure, tmp_path: Path) -> None:
 @needs_cpu
 @needs_peers
 def test_open_lengths(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
-    program, words = importlib.import_module("open_lengths"), replace(FUSED, vocabulary=30_522)
+    program, words = load_program("open_lengths"), replace(FUSED, vocabulary=30_522)
     image_net = partial(program.resnet50, width=8, blocks=(2, 1), classes=10)
     monkeypatch.setattr(program, "minilm_l6", partial(program.minilm_l6, kind=words))
     monkeypatch.setattr(program, "resnet50", image_net)
@@ -172,7 +173,7 @@ def test_a_pipeline_over_two_parts(measure: Measure, monkeypatch: pytest.MonkeyP
 @needs_cpu
 @needs_peers
 def test_lags_of_event_loops(measure: Measure) -> None:
-    tiny = importlib.import_module("loop_lag").TINY
+    tiny = load_program("loop_lag").TINY
     rows = measure(
         "loop_lag",
         f"--load-models {tiny} --loading-models {tiny} --devices CPU --seconds 0.02 --loads 1",
@@ -189,7 +190,7 @@ def test_what_awaiting_costs(measure: Measure) -> None:
 
 @pytest.mark.parametrize("series", ["timer", "native", "hetero", "diamond"])
 def test_overlap(series: str, measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = importlib.import_module("overlap")
+    program = load_program("overlap")
     monkeypatch.setattr(program, "ALONE_COUNT", 3)
     monkeypatch.setattr(program, "sleep_exactly", lambda: None)  # this thread stays as it is
     rows = measure("overlap", f"--series {series} --ms 0.2 --rounds 1 --seconds 0.2")
@@ -210,8 +211,8 @@ def test_a_turn_in_which_no_request_ends_is_too_short() -> None:
 def test_opencl_beside_numpy(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
     with aioinfer.Core() as core:
         skip_if_missing(core, "OPENCL")
-    program, chance = importlib.import_module("opencl"), np.random.default_rng(0)
-    jobs = [program.product(chance, 8), program.chain(chance, 100)]
+    program, chance = load_program("opencl"), np.random.default_rng(0)
+    jobs = [program.matmul(chance, 8), program.elementwise(chance, 100)]
     monkeypatch.setattr(program, "jobs", lambda: jobs)
     rows = measure("opencl", "--rounds 2 --round-ms 1")
     assert [row["way"] for row in rows] == list(program.WAYS) * 2
@@ -219,7 +220,7 @@ def test_opencl_beside_numpy(measure: Measure, monkeypatch: pytest.MonkeyPatch) 
 
 @needs_peers
 def test_neighbours(measure: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(importlib.import_module("neighbours"), "RESULTS", tmp_path)
+    monkeypatch.setattr(load_program("neighbours"), "RESULTS", tmp_path)
     rows = measure(
         "neighbours",
         "--models perceptron --situations alone,busy1 --rounds 1 --seconds 0.01 --save "
@@ -231,7 +232,7 @@ def test_neighbours(measure: Measure, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 @needs_peers
 def test_peers(tmp_path: Path) -> None:
-    peers = importlib.import_module("peers")
+    peers = load_program("peers")
     model = importlib.import_module("networks.vision").mobilenet_v2(
         stages=((1, 4, 1, 2),), features=4, classes=4
     )
@@ -309,7 +310,7 @@ def test_an_awaited_request_on_cpu_calls_no_more_functions_than_its_goal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(sys.modules, "trio", raising=False)  # two calls more where it is
-    program = importlib.import_module("call_count")
+    program = load_program("call_count")
     bounded = [item for item in program.SITUATIONS if "CPU" in item.device and item.most]
     assert bounded
     with program.profiled() as calls, aioinfer.Core() as core:
@@ -322,7 +323,7 @@ def test_an_awaited_request_on_an_accelerator_calls_no_more_functions_than_its_g
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delitem(sys.modules, "trio", raising=False)
-    program = importlib.import_module("call_count")
+    program = load_program("call_count")
     bounded = [item for item in program.SITUATIONS if item.device == "FAKE"]
     with program.profiled() as calls, program.core_with_fake() as core:
         counts = [program.count_of(item, core, calls, 9) for item in bounded]
@@ -334,7 +335,7 @@ def test_an_awaited_request_on_an_accelerator_calls_no_more_functions_than_its_g
 def test_counting_of_a_package_that_lies_elsewhere_is_refused_and_not_zero(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    program = importlib.import_module("call_count")
+    program = load_program("call_count")
     monkeypatch.setattr(program, "PACKAGE", ("/no/such/folder/",))
     situation = program.Situation("anything", "REFERENCE", {})
     refused = pytest.raises(SystemExit, match=r"anything: no call of aioinfer was seen.*pip inst")

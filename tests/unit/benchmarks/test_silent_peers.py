@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("uvloop")
 pytest.importorskip("google.protobuf")
-serving = importlib.import_module("serving")
+serving = importlib.import_module("beside_servers.serving")
 client = importlib.import_module("beside_servers.client")
 TOLD = {"requests_per_s": 1.0, "p50_ms": 1.0, "p99_ms": 1.0, "processor_us": 1.0}
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from clocked_cupy import ClockedCupy, Event, Stream
-from cuda_host import MOST_DRIVER_CALLS, MOST_PYTHON_CALLS, core_on, count_calls
+from accelerators.clocked_cupy import ClockedCupy, Event, Stream
+from accelerators.cuda_host import MOST_DRIVER_CALLS, MOST_PYTHON_CALLS, core_on, count_calls
 from networks.perceptron import INPUTS, perceptron
 
 from aioinfer import Core

@@ -1,7 +1,7 @@
-"""OPENCL beside numpy: a product, a chain of elementwise operators, and a whole network.
+"""OPENCL beside numpy: a matmul, a row of elementwise operators, and a whole network.
 
-    python benchmarks/opencl.py
-    python benchmarks/opencl.py --rounds 3
+    python benchmarks opencl
+    python benchmarks opencl --rounds 3
 
 Each is computed by numpy as one would write it, by REFERENCE, whose kernels are numpy's, and by
 OPENCL: one request after the other, and with three in flight, so that copies overlap with
@@ -78,13 +78,13 @@ def model_of(nodes: list[onnx.NodeProto], given: Array, weights: Mapping[str, Ar
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
-def product(chance: np.random.Generator, length: int = 512) -> Job:
+def matmul(chance: np.random.Generator, length: int = 512) -> Job:
     x, w = (chance.standard_normal((length, length)).astype(np.float32) for _ in range(2))
     model = model_of([helper.make_node("MatMul", ["x", "w"], ["y"])], x, {"w": w})
     return Job(f"MatMul {length}x{length}", model, x, lambda x: x @ w)
 
 
-def chain(chance: np.random.Generator, count: int = 1 << 20) -> Job:
+def elementwise(chance: np.random.Generator, count: int = 1 << 20) -> Job:
     """Give y = tanh(x * scale + shift) * x, which OPENCL computes in one launch."""
     x = chance.standard_normal(count).astype(np.float32)
     scale, shift = np.float32([0.5]), np.float32([0.25])
@@ -105,7 +105,7 @@ def network(chance: np.random.Generator, size: int = 64) -> Job:
 
 def jobs() -> list[Job]:
     chance = np.random.default_rng(0)
-    return [product(chance), chain(chance), network(chance)]
+    return [matmul(chance), elementwise(chance), network(chance)]
 
 
 def one_by_one(call: Callable[[], Array]) -> Run:
@@ -168,7 +168,7 @@ def time_us(run: Run, count: int) -> float:
 
 
 def measure(job: Job, core: aioinfer.Core, round_count: int, round_s: float) -> list[Row]:
-    """Let all ways take turns; each round of a way takes about ``round_s``."""
+    """Measure all ways in turns; each round of a way takes about ``round_s``."""
     with ways_of(job, core) as ways:
         first, *others = ways
         right = ways[first](REQUESTS)
@@ -235,7 +235,3 @@ def main() -> None:
         device=device,
         rounds=arguments.rounds,
     )
-
-
-if __name__ == "__main__":
-    main()

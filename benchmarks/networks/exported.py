@@ -1,8 +1,8 @@
 """Well-known architectures as PyTorch exports them: open lengths, random weights, no downloads.
 
     pip install 'aioinfer[zoo]'
-    python benchmarks/exported.py all --output-dir build/exported
-    python benchmarks/exported.py resnet50 bert --output-dir build/exported
+    python benchmarks exported all --output-dir build/exported
+    python benchmarks exported resnet50 bert --output-dir build/exported
 
 An architecture is a module of torchvision or transformers, small where its size decides nothing,
 with an example of its inputs. Exported graphs hold what the networks of models.py leave out: shape
@@ -300,7 +300,3 @@ def main() -> None:
     names = list(ARCHITECTURES) if "all" in arguments.names else arguments.names
     for line in export_all(names, arguments.output_dir):
         print(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,13 @@
 """Architectures as PyTorch exports them: are they right, and how long do load and runs take.
 
     pip install 'aioinfer[zoo]'
-    python benchmarks/zoo.py                               # exports what is missing first
-    python benchmarks/zoo.py --only bert,ssdlite --device HETERO:CPU,REFERENCE --threads 1
+    python benchmarks zoo                               # exports what is missing first
+    python benchmarks zoo --only bert,ssdlite --device HETERO:CPU,REFERENCE --threads 1
 
 Each model has a process of its own, in which onnxruntime and ours load the same file, answer the
 same request, and then compute in turns. Ratios are onnxruntime's time by ours, so above 1 ours is
 faster: processor time, which shows less of what else the machine does, and elapsed time. How far
-answers differ is told by the largest number of onnxruntime's answer.
+answers differ is a share of the largest number of onnxruntime's answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
-from exported import ARCHITECTURES, export_all
+from networks.exported import ARCHITECTURES, export_all
+from programs import FOLDER
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -35,7 +36,7 @@ import aioinfer
 Inputs = dict[str, np.ndarray]
 Infer = Callable[[Inputs], Any]
 
-BUILT = Path(__file__).parents[1] / "build" / "exported"
+BUILT = Path(__file__).parents[2] / "build" / "exported"
 ZOO = [
     "albert",
     "bert",
@@ -169,7 +170,7 @@ def measure(file: Path, device: str, threads: int, rounds: int) -> dict[str, Any
 def in_a_process(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure one model in a process of its own. Raises RuntimeError with what it said last."""
     settings = [arguments.device, str(arguments.threads), str(arguments.rounds)]
-    command = [sys.executable, __file__, "--worker", str(file), *settings]
+    command = [sys.executable, str(FOLDER), "zoo", "--worker", str(file), *settings]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=WORKER_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
@@ -194,6 +195,10 @@ def table_of(rows: Sequence[dict[str, Any]], title: str) -> Table:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["--worker"]:
+        model, place, thread_count, round_count = sys.argv[2:]
+        print(json.dumps(measure(Path(model), place, int(thread_count), int(round_count))))
+        return
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path, nargs="?", default=BUILT, help="of exported files")
     parser.add_argument("--only", metavar="NAMES", help="of architectures, joined by commas")
@@ -227,11 +232,3 @@ def main() -> None:
     write_rows(arguments.json, "zoo", rows, **facts)
     if any(row["difference"] > MOST_DIFFERENCE for row in rows):
         raise SystemExit(1)
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--worker"]:
-        model, place, thread_count, round_count = sys.argv[2:]
-        print(json.dumps(measure(Path(model), place, int(thread_count), int(round_count))))
-    else:
-        main()

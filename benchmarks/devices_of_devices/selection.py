@@ -1,5 +1,7 @@
 """How the time of HETERO's subgraph selection grows with the graph.
 
+    python benchmarks selection
+
 Two graphs (layers: 1 to 3 predecessors among the 20 nodes before; chain: with links that skip up to
 8 nodes), cut over two devices: runs of 50 nodes on each in turn, or a device at random for each
 node. Random affinity is the hard case, since it gives very many small subgraphs.
@@ -142,7 +144,3 @@ def main() -> None:
         seed=arguments.seed,
         repeats=arguments.repeats,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Overlap: how much of the slowest stage's time a pipeline uses, and what its hops cost one alone.
 
-    python benchmarks/overlap.py
-    python benchmarks/overlap.py --series timer hetero --ms 0.2 --rounds 3
+    python benchmarks overlap
+    python benchmarks overlap --series timer hetero --ms 0.2 --rounds 3
 
 Real requests, with inputs and outputs, and spans recorded as always, go through pipelines whose
 stages each have a thread of their own. A stage waits on a timer without the GIL; in the series
@@ -29,6 +29,12 @@ from statistics import median
 import onnx
 import uvloop
 from onnx import helper
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+from row_file import write_rows
+
+import aioinfer
 from overlapping.device import TimedPlugin, Work, computing, sleep_exactly, waiting
 from overlapping.figures import (
     Needs,
@@ -39,12 +45,6 @@ from overlapping.figures import (
     slowest_ms,
 )
 from overlapping.ways import Ours, Threads, Way
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
-from row_file import write_rows
-
-import aioinfer
 
 OURS, THREADS = "aioinfer", "queues"
 WARM_UP = 0.25  # of a turn
@@ -256,7 +256,3 @@ def main() -> None:
         rounds=arguments.rounds,
         seconds=arguments.seconds,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,7 @@ processors, which hash without the interpreter's lock. On Linux, "ours" is what 
 without the time for which the loop's thread was ready and had no processor: on a machine that
 others use as well, that is the part to look at.
 
-    python benchmarks/loop_lag.py --blame    # also what other threads did when a tick was late
+    python benchmarks loop_lag --blame    # also what other threads did when a tick was late
 """
 
 from __future__ import annotations
@@ -311,7 +311,3 @@ def main() -> None:
         switch_interval_ms=sys.getswitchinterval() * 1e3,
         tasks=arguments.tasks,
     )
-
-
-if __name__ == "__main__":
-    main()

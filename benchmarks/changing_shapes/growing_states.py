@@ -1,10 +1,10 @@
 """What a step of a decoder costs whose keys and values grow, beside its attention alone.
 
-    python benchmarks/growing_states.py
-    python benchmarks/growing_states.py --device HETERO:CPU,REFERENCE --json FILE
+    python benchmarks growing_states
+    python benchmarks growing_states --device HETERO:CPU,REFERENCE --json FILE
 
 One layer of attention joins one row to the past of each head and attends to all of it. ``growing``:
-the past is state of the request (STATE). ``attention``: the same products over keys and values of
+the past is state of the request (STATE). ``attention``: the same matmuls over keys and values of
 that length, dense, which nothing joins: what a step has to cost. ``handed on``: the caller gives
 the past and gets it back with a row more. Steps of the three take turns, over the same lengths pass
 after pass. In the first pass each length is new and its plan is made: ``new length`` is what
@@ -179,7 +179,3 @@ def main() -> None:
     console.print(table_of(rows))
     console.print(f"ratio: growing to attention; wanted: {WANTED} at most")
     write_rows(options.json, "growing_states", rows, wanted=WANTED)
-
-
-if __name__ == "__main__":
-    main()

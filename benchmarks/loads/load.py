@@ -1,6 +1,6 @@
 """What a start costs: load, import and cache, ours beside OpenVINO's and onnxruntime's.
 
-    python benchmarks/load.py --rounds 7
+    python benchmarks load --rounds 7
     python benchmarks/run.py load --save
 
 All ways start the same networks in turns, in one process, so that what else the machine does falls
@@ -23,13 +23,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from loads.processes import Memory, first_result_s, memory_of_two
-from loads.starts import STARTS, Files, prepare
 from models import MODELS
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from row_file import write_rows
+
+from loads.processes import Memory, first_result_s, memory_of_two
+from loads.starts import STARTS, Files, prepare
 
 NETWORKS = ("resnet50", "minilm_l6")
 OURS = "aioinfer load"
@@ -175,7 +176,3 @@ def main() -> None:
             shared += [{"kind": "memory", "network": network, **asdict(each)} for each in memory]
     print_rows(console, rows)
     write_rows(arguments.json, "load", [*map(asdict, rows), *shared])
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Balance: a model cut over two halves of the CPU, beside the whole model on each half at once.
 
-    python benchmarks/balance.py
-    python benchmarks/balance.py --models resnet50 --rounds 3 --seconds 5
+    python benchmarks balance
+    python benchmarks balance --models resnet50 --rounds 3 --seconds 5
 
 Two parts of the CPU, each with CPUs of its own, are two devices. ``sum`` is what both do at the
 same time, each with the whole model for itself: no way to use the two can do more. ``pipeline`` is
@@ -222,7 +222,3 @@ def main() -> None:
         rounds=arguments.rounds,
         seconds=arguments.seconds,
     )
-
-
-if __name__ == "__main__":
-    main()

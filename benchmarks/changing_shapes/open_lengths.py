@@ -1,7 +1,7 @@
 """What new lengths cost: requests of random lengths through networks of open shapes.
 
-    python benchmarks/open_lengths.py
-    python benchmarks/open_lengths.py --json FILE
+    python benchmarks open_lengths
+    python benchmarks open_lengths --json FILE
 
 One network of each engine, one compute thread. The same sequence of lengths goes through all of
 them, request by request in turns, pass after pass: the first pass meets nearly every length for the
@@ -150,7 +150,3 @@ def main() -> None:
     console.print(table_of(rows))
     console.print("a ratio is onnxruntime's time over ours; wanted: 0.91 first, 1.00 later")
     write_rows(arguments.json, "open_lengths", [asdict(row) for row in rows])
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """What awaiting costs: networks of CPU and of ONNXRUNTIME beside what their peers offer asyncio.
 
-    python benchmarks/overhead.py
-    python benchmarks/overhead.py --loops uvloop --tasks 64 --rounds 5
+    python benchmarks overhead
+    python benchmarks overhead --loops uvloop --tasks 64 --rounds 5
 
 A tiny perceptron (1x16 -> 32 -> 8), so that nearly all of the time is the way to the engine and
 back. Ours are ``network.infer`` and ``request.infer`` as they come (short runs stay on the loop's
@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import uvloop
-from against_peers.asyncio_bridges import EXECUTOR, PEERS, POOL, Call, Job, output_of, peer_calls
 from networks.perceptron import INPUTS, perceptron
 from rich.box import SIMPLE
 from rich.console import Console
@@ -37,6 +36,7 @@ from rich.table import Table
 from row_file import write_rows
 
 import aioinfer
+from awaiting.asyncio_bridges import EXECUTOR, PEERS, POOL, Call, Job, output_of, peer_calls
 
 Ways = dict[str, list[Call]]
 MakeLoop = Callable[[], asyncio.AbstractEventLoop]
@@ -297,7 +297,3 @@ def main() -> None:
         rounds=arguments.rounds,
         left_out=left_out,
     )
-
-
-if __name__ == "__main__":
-    main()

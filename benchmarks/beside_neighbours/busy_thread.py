@@ -1,5 +1,7 @@
 """What a busy Python thread costs an inference on CPU and on onnxruntime.
 
+    python benchmarks busy_thread
+
 While another Python thread computes, each return from native code to Python can wait for a switch
 interval of the interpreter (5 ms), and so can each hand-over between threads. So an inference
 should be one native call. Every engine runs with one compute thread, alone and beside a thread that
@@ -26,7 +28,6 @@ from statistics import median
 import numpy as np
 import onnx
 import onnxruntime
-from beside_neighbours.threads import busy_thread
 from models import MODELS, Inputs
 from rich.box import SIMPLE
 from rich.console import Console
@@ -34,6 +35,7 @@ from rich.table import Table
 from row_file import write_rows
 
 import aioinfer
+from beside_neighbours.threads import busy_thread
 
 DEFAULT_MODELS = ("resnet50", "mobilenet_v2")
 FEWEST_CALLS = 3  # of a turn, however long they take
@@ -183,7 +185,3 @@ def main() -> None:
         rounds=arguments.rounds,
         seconds=arguments.seconds,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """aioinfer, onnxruntime and OpenVINO side by side, in one interleaved run.
 
-    python benchmarks/peers.py --models resnet50 minilm_l6 --precision f32,bf16
-    python benchmarks/peers.py --precision int8,int8-dynamic --models resnet50 bert_base
-    python benchmarks/peers.py --rows latency1,throughput --slots 21 --output FILE
+    python benchmarks peers --models resnet50 minilm_l6 --precision f32,bf16
+    python benchmarks peers --precision int8,int8-dynamic --models resnet50 bert_base
+    python benchmarks peers --rows latency1,throughput --slots 21 --output FILE
 
 Each engine lives in a process of its own, which sleeps while another one has its slot; the order
 within each round is drawn. A slot beside which other processes kept a tenth of a CPU busy is noisy,
@@ -11,7 +11,7 @@ above 1 is better, and less than 5 % is a tie.
 
 int8 is the model as onnxruntime's quantizer writes it: QDQ, calibrated by inputs like those that
 are measured, uint8 activations, int8 weights with a scale for each channel. In int8-dynamic, only
-products are quantised, by ranges of each run. Errors are against the float32 model in both.
+matmuls are quantised, by ranges of each run. Errors are against the float32 model in both.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
+from models import MODELS, Model
+from rich.console import Console
+from run import machine, versions
+
 from against_peers.engines import ENGINES, Setting
 from against_peers.judgement import Slot, counted, lower_quartile, middle, slot_orders, verdict
 from against_peers.notes import Notes
 from against_peers.process import WorkerError, WorkerProcess, import_s, started
 from against_peers.report import Result, error_table, table_of
-from models import MODELS, Model
-from rich.console import Console
-from run import machine, versions
-
 from aioinfer.cli.quantization.quantizer import Quantization, quantize
 
 OURS = "aioinfer"
@@ -226,7 +226,7 @@ def fresh_numbers(engine: str, case: Case, setting: Setting) -> dict[str, float]
 
 
 def right_outputs(engines: Sequence[str], file: Path, inputs: Path, run: Run) -> Outputs:
-    """Let the first engine that can compute in f32 say what is right."""
+    """Take the outputs of the first engine that can compute in f32 as right."""
     for name in (name for name in REFERENCE if name in engines):
         try:
             with started(name) as worker:
@@ -373,7 +373,3 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder, finished(run, arguments, console):
         measure(run, arguments, Path(folder))
-
-
-if __name__ == "__main__":
-    main()

@@ -14,7 +14,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-import example_path  # noqa: F401
+from beside_servers import example_path  # noqa: F401
+
+# isort: split
 import uvicorn
 from picture_service import ImageService, likeliest
 

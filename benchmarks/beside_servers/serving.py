@@ -1,8 +1,8 @@
 """What serving costs: requests a second and latencies over HTTP and gRPC, beside other servers.
 
-    python benchmarks/serving.py --seconds 5 --rounds 3
-    python benchmarks/serving.py tiny --servers aioinfer fastapi --connections 1 8 64
-    python benchmarks/serving.py resnet50 --servers aioinfer "in process" --wires binary grpc
+    python benchmarks serving --seconds 5 --rounds 3
+    python benchmarks serving tiny --servers aioinfer fastapi --connections 1 8 64
+    python benchmarks serving resnet50 --servers aioinfer "in process" --wires binary grpc
     python benchmarks/run.py serving --save
 
 Each server is a process with one model; the client is another one on loopback, with an asyncio
@@ -95,7 +95,7 @@ class Row:
 
 
 def tiny() -> onnx.ModelProto:
-    """A product of 64 by 64 and a Relu: what is measured is the server."""
+    """A matmul of 64 by 64 and a Relu: what is measured is the server."""
     weights = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Relu", ["p"], ["y"])],
@@ -246,7 +246,7 @@ def serve_ours(model: Path, device: str, opened: ExitStack) -> Started:
 def serve_peer(framework: str, python: str, model: Path, opened: ExitStack) -> Started:
     port = free_port()
     command = [
-        str(HERE / "beside_servers" / f"{framework}_server.py"),
+        str(HERE / f"{framework}_server.py"),
         str(model),
         "--port",
         str(port),
@@ -268,7 +268,7 @@ def serve_peer(framework: str, python: str, model: Path, opened: ExitStack) -> S
 def asker(wire: str, server: Started, request: Path) -> Ask:
     def ask(connections: int, seconds: float) -> Told:
         address, before_s = server.addresses[wire], server.processor_s()
-        command = [sys.executable, "-P", str(HERE / "beside_servers" / "client.py")]
+        command = [sys.executable, "-P", str(HERE / "client.py")]
         command += ["grpc" if wire == "grpc" else "http", "--address", address]
         command += ["--request", str(request), "--connections", str(connections)]
         command += ["--seconds", str(seconds)]
@@ -330,9 +330,7 @@ def asks_of(
             except NoAnswerError as error:
                 print(f"{framework} is left out: {error}", file=sys.stderr)
     if "client" in options.servers:
-        process = opened.enter_context(
-            started([str(HERE / "beside_servers" / "client.py"), "echo"])
-        )
+        process = opened.enter_context(started([str(HERE / "client.py"), "echo"]))
         port = json.loads(first_line(process))["port"]
         servers["client"] = Started({"json": f"127.0.0.1:{port}"}, process.pid)
     asks: dict[tuple[str, str], Ask] = {}
@@ -355,7 +353,7 @@ def rows_of(
 ) -> list[Row]:
     """Ask all in turns, each round beginning with another one.
 
-    A peer that does not answer once is told and asked no more. Raises NoAnswerError for ours.
+    A peer that does not answer once is reported and asked no more. Raises NoAnswerError for ours.
     """
     found: dict[tuple[str, str, int], list[Told]] = {}
     ways = list(asks)
@@ -450,7 +448,3 @@ def main() -> None:
             rows += rows_of(network, asks, options)
     print_rows(console, rows)
     write_rows(options.json, "serving", [asdict(row) for row in rows], device=options.device)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Decoding beside computing: requests of JPEG bytes, decoded in one stage and computed in the next.
 
-    python benchmarks/decoding.py
-    python benchmarks/decoding.py --model resnet50 --rounds 5
+    python benchmarks decoding
+    python benchmarks decoding --model resnet50 --rounds 5
 
 A network takes pictures of 224 x 224; its ``preprocess`` decodes a JPEG of 1280 x 960 and resizes
 it. Decoder and network have one thread each. Turns of decoding alone, computing alone and both take
@@ -119,7 +119,3 @@ def main() -> None:
     row = uvloop.run(measure(options))
     print(row)
     write_rows(options.json, "decoding", [row])
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Requests joined by BATCH, beside requests one by one, whole batches, and batchers with a timer.
 
-    python benchmarks/batching.py
-    python benchmarks/batching.py --models perceptron --tasks 1 256 --rounds 5
+    python benchmarks batching
+    python benchmarks batching --models perceptron --tasks 1 256 --rounds 5
 
 Tasks ask for one row each, and again as soon as they are answered. Turns of all ways take turns:
 
@@ -173,7 +173,3 @@ def main() -> None:
     options = parser.parse_args()
     rows = [row for name in options.models for row in uvloop.run(measure(name, options))]
     write_rows(options.json, "batching", rows)
-
-
-if __name__ == "__main__":
-    main()

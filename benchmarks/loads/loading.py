@@ -1,6 +1,6 @@
 """What loading costs by the size of a model: processor time, ours beside onnxruntime's.
 
-    python benchmarks/loading.py --rounds 5
+    python benchmarks loading --rounds 5
     python benchmarks/run.py loading --save
 
 Both load the same file in turns, in one process and with one thread each, so that what else the
@@ -163,7 +163,3 @@ def main() -> None:
         table.add_row(row.model, row.device, f"{row.part_count:,}", *times)
     Console().print(table)
     write_rows(arguments.json, "loading", [asdict(row) for row in rows])
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,7 @@
 """Pictures a second from JPEG bytes over HTTP, beside the same service on two other engines.
 
-    python benchmarks/image_service.py
-    python benchmarks/image_service.py --clients 32 --rounds 3 --seconds 2 --hint LATENCY
+    python benchmarks image_service
+    python benchmarks image_service --clients 32 --rounds 3 --seconds 2 --hint LATENCY
 
 The service is examples/05_image_service: one process on uvicorn and uvloop, MobileNetV2 on two
 CPUs, pictures of 640 x 480. Each engine has a process of its own, which sleeps while another one
@@ -26,11 +26,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import example_path  # noqa: F401
+from beside_servers import example_path  # noqa: F401
+
+# isort: split
 import numpy as np
 import onnx
 import uvloop
-from image_service_worker import ENGINES, INPUT
+from against_peers.process import worker_environment
 from onnx import TensorProto, helper, numpy_helper
 from picture_demo import port_of
 from picture_load import load
@@ -39,6 +41,7 @@ from rich.console import Console
 from rich.table import Table
 from row_file import write_rows
 
+from beside_servers.image_service_worker import ENGINES, INPUT
 from pictures.mobilenet import SIZE, mobilenet_v2
 
 WORKER = Path(__file__).with_name("image_service_worker.py")
@@ -86,7 +89,11 @@ async def served(engine: str, model: Path, hint: str) -> AsyncIterator[tuple[int
     """Start a service; gives its process and its port, and stops it."""
     command = ["--engine", engine, "--model", str(model), "--hint", hint]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(WORKER), *command, stderr=asyncio.subprocess.PIPE
+        sys.executable,
+        str(WORKER),
+        *command,
+        env=worker_environment(),
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         yield process.pid, await port_of(process)
@@ -193,7 +200,3 @@ def main() -> None:
         rows = compared(uvloop.run(measure(options, model)))
     Console().print(table_of(rows))
     write_rows(options.json, "image_service", rows, hint=options.hint, wanted=WANTED)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """What a request on a GPU costs the host: calls of the driver, calls of Python, and time.
 
-    python benchmarks/cuda_host.py
-    python benchmarks/cuda_host.py --json FILE      # and write the rows there
-    python benchmarks/cuda_host.py --tree OTHER     # in turns with another tree of this project
+    python benchmarks cuda_host
+    python benchmarks cuda_host --json FILE      # and write the rows there
+    python benchmarks cuda_host --tree OTHER     # in turns with another tree of this project
 
 No GPU is needed: ``clocked_cupy.py`` stands in for CuPy, with driver calls of plausible length and
 a GPU that takes 10 us a request. Calls are those of the median of many requests, on all threads;
@@ -28,15 +28,16 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from clocked_cupy import ClockedCupy
 from networks.perceptron import INPUTS, perceptron
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 from row_file import write_rows
 
+from accelerators.clocked_cupy import ClockedCupy
+
 Row = dict[str, Any]
-FOLDER = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 QUICK_US, LONG_US = 10.0, 5000.0
 IN_FLIGHT = (1, 8, 32)
 MOST_DRIVER_CALLS, MOST_PYTHON_CALLS = 8, 120
@@ -68,7 +69,7 @@ async def counted(request: Any, inputs: Any, take: Callable[[], int]) -> int:
 
 def count_calls() -> Row:
     """Count the calls of a request, with a profiler on all threads, which are started by then."""
-    from call_count import profiled
+    from awaiting.call_count import profiled
 
     cupy = ClockedCupy()
 
@@ -144,8 +145,8 @@ def measure_apart(tree: Path) -> Row:
     """Measure a tree in a process of its own, with its own interpreter."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "row.json"
-        python, program = tree / ".venv" / "bin" / "python", tree / "benchmarks" / "cuda_host.py"
-        command = [python, program, "--one", "--json", file]
+        python = tree / ".venv" / "bin" / "python"
+        command = [python, tree / "benchmarks", "cuda_host", "--one", "--json", file]
         subprocess.run(list(map(str, command)), check=True)
         (row,) = json.loads(file.read_text(encoding="utf-8"))["rows"]
         return dict(row)
@@ -178,7 +179,7 @@ def main() -> None:
     if arguments.one:
         rows = [measure()]
     else:
-        trees = {"this": FOLDER.parent, "other": arguments.tree}
+        trees = {"this": ROOT, "other": arguments.tree}
         found = {name: [] for name, tree in trees.items() if tree is not None}
         for _ in range(arguments.rounds):
             for name in found:
@@ -186,7 +187,3 @@ def main() -> None:
         rows = [{"tree": name, **best(measured)} for name, measured in found.items()]
         Console().print(table_of(rows))
     write_rows(arguments.json, "cuda_host", rows)
-
-
-if __name__ == "__main__":
-    main()

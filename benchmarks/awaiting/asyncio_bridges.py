@@ -1,8 +1,8 @@
-"""The peers of overhead.py, each bridged to asyncio as cheaply as it lets itself be.
+"""The peers of overhead.py, each bridged to asyncio as cheaply as can be.
 
 - ``run_in_executor``: the call returns a future, which is awaited as it is; on the loop's default
   threads, and on one thread, which is cheaper with many tasks, since threads that finish at once
-  wait for each other's GIL. The session computes with one thread, so nobody wakes a team.
+  wait for each other's GIL. The session computes with one thread, so no team has to wake.
 - ``run_async``: onnxruntime calls back on a thread of its own pool. The pool has a thread for each
   CPU and does not spin, which takes the CPU from the loop. Answers go through a mailbox: one
   ``call_soon_threadsafe`` brings all that came since the last.

@@ -1,7 +1,7 @@
 """What a new shape costs: models as PyTorch exports them, one request of each shape after another.
 
-    python benchmarks/new_shapes.py                     # exports the models, with the extra `zoo`
-    python benchmarks/new_shapes.py FOLDER --json FILE  # takes those of a folder
+    python benchmarks new_shapes                     # exports the models, with the extra `zoo`
+    python benchmarks new_shapes FOLDER --json FILE  # takes those of a folder
 
 Each model runs on one compute thread of each engine, in turns, with shapes that neither has seen.
 What a shape costs is the processor time of its first run less that of its next ones, so a busy
@@ -20,7 +20,7 @@ from statistics import median
 
 import numpy as np
 import onnxruntime
-from exported import ARCHITECTURES, export_all
+from networks.exported import ARCHITECTURES, export_all
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
@@ -32,7 +32,7 @@ Inputs = dict[str, np.ndarray]
 Infer = Callable[[Inputs], object]
 Shape = tuple[int, ...]
 
-BUILT = Path(__file__).parents[1] / "build" / "exported"
+BUILT = Path(__file__).parents[2] / "build" / "exported"
 MOST_BATCH = 16
 IMAGE_LENGTHS = (64, 128)
 TEXT_LENGTHS = (8, 128)
@@ -190,7 +190,3 @@ def main() -> None:
             f"wanted: {WANTED_MS:.0f}"
         )
     write_rows(arguments.json, "new_shapes", [asdict(row) for row in rows])
-
-
-if __name__ == "__main__":
-    main()

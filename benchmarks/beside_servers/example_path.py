@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "05_image_service"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "05_image_service"
 
 for _folder in (EXAMPLE, EXAMPLE.parent):
     if str(_folder) not in sys.path:

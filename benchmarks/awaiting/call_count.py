@@ -1,7 +1,7 @@
 """How many Python functions one awaited request calls, in each situation that its way depends on.
 
-    python benchmarks/call_count.py
-    python benchmarks/call_count.py --save    # and keep the counts under benchmarks/results/
+    python benchmarks call_count
+    python benchmarks call_count --save    # and keep the counts under benchmarks/results/
 
 A count says on any machine, however busy, what a request costs beside the computing: each call
 takes 50 to 100 ns. Counted are calls and resumptions of functions of aioinfer, on all threads,
@@ -38,10 +38,9 @@ from rich.table import Table
 import aioinfer
 from aioinfer.runtime.loops.inline_turn import threads
 
-FOLDER = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = tuple(
-    str(FOLDER.parent / part) + "/"
-    for part in ("aioinfer", "runtime", "executors", "backends", "serving")
+    str(ROOT / part) + "/" for part in ("aioinfer", "runtime", "executors", "backends", "serving")
 )
 WARM_UP = 40
 """Runs until a plan is bound, its time known and every pool filled."""
@@ -200,7 +199,7 @@ def count_of(situation: Situation, core: aioinfer.Core, calls: Calls, count: int
     if middle == 0:
         raise SystemExit(
             f"{situation.name}: no call of aioinfer was seen, for it is imported from "
-            f"{Path(aioinfer.__file__).parent} and only functions under {FOLDER.parent} are "
+            f"{Path(aioinfer.__file__).parent} and only functions under {ROOT} are "
             f"counted; install that folder with `pip install -e .`"
         )
     return Count(situation, next(found for found in counted if found.total() == middle))
@@ -222,7 +221,7 @@ def profiled() -> Iterator[Calls]:
 @contextmanager
 def core_with_fake() -> Iterator[aioinfer.Core]:
     """Make a Core that has the tests' accelerator as FAKE."""
-    sys.path.insert(0, str(FOLDER.parent / "tests"))
+    sys.path.insert(0, str(ROOT / "tests"))
     from unit.backends.accelerator.fake_driver import FakeDriver
     from unit.backends.accelerator.serving import serving
 
@@ -245,7 +244,7 @@ def table_of(counts: list[Count]) -> Table:
 
 def save(counts: list[Count]) -> Path:
     """Keep the counts as the result of today."""
-    file = FOLDER / "results" / f"{datetime.date.today()}-call_count.json"
+    file = ROOT / "benchmarks" / "results" / f"{datetime.date.today()}-call_count.json"
     result = {
         "python": platform.python_version(),
         "aioinfer": aioinfer.__version__,
@@ -276,7 +275,3 @@ def main() -> None:
                 console.print(f"  {each:3} {place:28} {code.co_qualname}", highlight=False)
     if arguments.save:
         console.print(f"kept in {save(counts)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,8 @@
 """Latency beside neighbours: aioinfer, onnxruntime and OpenVINO in one interleaved run.
 
-    python benchmarks/neighbours.py
-    python benchmarks/neighbours.py --full --save
-    python benchmarks/neighbours.py --models minilm_l6 --situations alone,busy1,quota1 --rounds 6
+    python benchmarks neighbours
+    python benchmarks neighbours --full --save
+    python benchmarks neighbours --models minilm_l6 --situations alone,busy1,quota1 --rounds 6
 
 Each engine lives in a process of its own, loaded and warm, and sleeps while another has its turn;
 in every round each situation is set up once and all engines take a turn in it, in rotating order.
@@ -19,7 +19,6 @@ import contextlib
 import datetime
 import importlib.util
 import json
-import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -27,14 +26,15 @@ from pathlib import Path
 from typing import Any
 
 from against_peers.engines import ENGINES
+from against_peers.peers import listed
+from rich.console import Console
+from run import RESULTS, machine, versions
+
 from beside_neighbours.judgement import rows_of
 from beside_neighbours.measuring import NETWORKS, Findings, Plan, measure
 from beside_neighbours.quota import refusal
 from beside_neighbours.report import WIDTH, summary, table_of
 from beside_neighbours.situations import SITUATIONS, expected_s
-from peers import listed
-from rich.console import Console
-from run import RESULTS, machine, versions
 
 SHORT = Plan(
     models=("resnet50", "mobilenet_v2", "minilm_l6", "lstm_tagger", "perceptron"),
@@ -148,10 +148,6 @@ def write(file: Path, result: Mapping[str, Any]) -> None:
     file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
-def ended_by_signal(*_: object) -> None:
-    sys.exit(128 + signal.SIGTERM)
-
-
 def main() -> None:
     options = parser()
     arguments = options.parse_args()
@@ -168,8 +164,3 @@ def main() -> None:
     findings.say(f"about {seconds / 60:.1f} minutes; busy neighbours may stretch them")
     with finished(findings, plan, arguments, console):
         measure(findings, plan, engines)
-
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, ended_by_signal)  # so that groups and processes are cleaned up
-    main()

@@ -1,6 +1,6 @@
 """What OPENCL's queues do at the same time, as a page: uploads, launches, downloads of requests.
 
-    python benchmarks/opencl_overlap.py trace.html [device]
+    python benchmarks opencl_overlap trace.html [device]
 
 The model does little with much data (48 MB each way), so that all three queues have something to
 do; twelve requests share the device's three slots. The page is the trace of what came once every
@@ -47,7 +47,7 @@ def shares(spans: Sequence[Any]) -> dict[tuple[str, ...], float]:
 
 
 def run_all(requests: Sequence[Any], inputs: Any, round_count: int) -> None:
-    """Let all requests run side by side, each again as soon as it is done."""
+    """Run all requests side by side, each again as soon as it is done."""
 
     async def run(request: Any) -> None:
         for _ in range(round_count):
@@ -59,7 +59,8 @@ def run_all(requests: Sequence[Any], inputs: Any, round_count: int) -> None:
     asyncio.run(run_together())
 
 
-def main(page: str, device: str = "OPENCL") -> None:
+def main() -> None:
+    page, device = [*sys.argv[1:], "OPENCL"][:2]
     with aioinfer.Core() as core, core.load_network(negating(), device, CONFIG) as network:
         requests = [network.create_infer_request() for _ in range(REQUEST_COUNT)]
         inputs = np.random.default_rng(0).random(SHAPE, np.float32)
@@ -75,7 +76,3 @@ def main(page: str, device: str = "OPENCL") -> None:
             print(f"{lane}: {len(took_ms)} runs, median {np.median(took_ms):.1f} ms")
         for stages, share in shares(spans).items():
             print(f"{' + '.join(stages) or 'nothing'}: {share:.0%} of the time")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

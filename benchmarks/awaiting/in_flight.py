@@ -1,12 +1,12 @@
 """How many requests in flight keep a device busy: throughput by their number.
 
-    python benchmarks/in_flight.py --devices CPU --widths 256
+    python benchmarks in_flight --devices CPU --widths 256
 
 A perceptron of three square layers, for runs of tens of microseconds to milliseconds, is loaded
-with each PERFORMANCE_HINT. So many tasks await it at once: as many as there are streams, one more,
-twice as many (what OPTIMAL_NUMBER_OF_INFER_REQUESTS says), and four times as many, of which the
-last wait in the network's queue. No run stays on the loop's thread. The counts take turns; numbers
-are medians of the rounds, shares are of the best count in the same round.
+with each PERFORMANCE_HINT. Tasks await it at once: as many as there are streams, one more, twice as
+many (what OPTIMAL_NUMBER_OF_INFER_REQUESTS says), and four times as many, of which the last wait in
+the network's queue. No run stays on the loop's thread. The counts take turns; numbers are medians
+of the rounds, shares are of the best count in the same round.
 """
 
 from __future__ import annotations
@@ -170,7 +170,3 @@ def main() -> None:
         rounds=arguments.rounds,
         seconds=arguments.seconds,
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,1 @@
+"""OPENCL on a real driver, and what CUDA asks of the host on one that takes no time."""

@@ -1,0 +1,1 @@
+"""What inputs of new shapes cost: new lengths, and states that grow."""
