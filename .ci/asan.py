@@ -2,8 +2,8 @@
 
 ``asan.py fuzz [ARGUMENTS]`` runs the fuzzer so, on the device CPU alone if none is named.
 
-The build is a folder of its own, which Python is told of by a finder that goes before the installed
-package; the ordinary extension stays as it is.
+The build is a folder of its own, which Python finds by an entry of ``sys.meta_path`` before the
+installed package; the ordinary extension stays as it is.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 is its name as a text: ``"NHWC"``, ``"u8"``, ``"BGR"``, ``"linear"``.
 """
 
-from .runtime.preprocessing.colors import ColorFormat
+from .runtime.preprocessing.color_format import ColorFormat
 from .runtime.preprocessing.custom import CustomStep
 from .runtime.preprocessing.element_types import ElementType, Type
 from .runtime.preprocessing.layout import Layout

@@ -1,6 +1,6 @@
 """The executor contract: a function, the token it starts after, and what is called when it ended.
 
-Theory of operation. A stage's work is handed to an executor with ``run(function, after, then)``.
+A stage's work is handed to an executor with ``run(function, after, then)``.
 
 - ``run`` either raises, and has kept nothing, or calls ``then(ready, error)`` exactly once. It
   never blocks, and ``then`` may come before ``run`` returns: hold no lock across it. ``then`` never
@@ -348,8 +348,8 @@ class TaskExecutor(ABC):
 def run_here(function: Callable[[Lane], Ready], lane: Lane, then: Then) -> None:
     """Call the function on this thread, then ``then``; the border where BaseException stops.
 
-    Only interrupts of ``then`` come out, after it has been told; and MemoryError where not even the
-    function was called.
+    Only interrupts of ``then`` come out, after it has been called; and MemoryError where not even
+    the function was called.
     """
     ready, error = NOW, None
     try:

@@ -90,7 +90,7 @@ class DeviceStream(ABC):
 
     @abstractmethod
     def wait_event(self, event: DeviceEvent) -> None:
-        """Let the work that is enqueued from here on wait, on the device, for this event of it."""
+        """Have what is enqueued from here on wait, on the device, for this event of the device."""
 
     @abstractmethod
     def record_event(self) -> DeviceEvent:

@@ -48,7 +48,7 @@ class ServedFunction:
             made = self.function(given)
         except Exception:
             raise
-        except BaseException as error:  # sys.exit() would end the server, and answer nobody
+        except BaseException as error:  # sys.exit() would end the server, and answer no client
             raise AioInferError(f"{self.kind} {name} raised {type(error).__name__}") from error
         if not isinstance(made, Mapping):
             raise PropertyError(

@@ -133,7 +133,7 @@ class SharedRegions:
 
 
 class _Region:
-    """An open file, closed when nobody refers to it."""
+    """An open file, closed with the last reference to it."""
 
     def __init__(self, state: RegionState, file: int) -> None:
         self.state, self.file = state, file

@@ -1,10 +1,10 @@
 """Sequences: requests of one client that belong together, run by one request object with its state.
 
-Theory of operation. The first request of a sequence makes a request object of the network that
-serves its model then, and the sequence keeps to it, whatever is loaded later: the state is that
-network's. Requests of one sequence run one behind the other, in the order in which they came. A
-sequence ends when its client says so, when no client has used it for a while, and when its network
-is closed. How many are open is bounded, as each holds its state's memory.
+The first request of a sequence makes a request object of the network that serves its model then,
+and the sequence keeps to it, whatever is loaded later: the state is that network's. Requests of one
+sequence run one behind the other, in the order in which they came. A sequence ends when its client
+says so, when no client has used it for a while, and when its network is closed. How many are open
+is bounded, as each holds its state's memory.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ __all__ = ["ServeOptions", "Server"]
 
 _BACKLOG = 2048
 _CUT_OFF_S = 1.0
-"""How long clients whose runs were ended have to be told so."""
+"""How long answers may take to reach clients whose runs were ended."""
 
 
 @dataclass(frozen=True)

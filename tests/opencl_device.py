@@ -18,7 +18,7 @@ _WAY_OUT = "'make opencl-driver' installs Debian's, with which these tests run"
 
 
 def choose_device(core: Core, plugin: str = "OPENCL") -> None:
-    """Let the plugin's name mean the device that is wanted, such as OPENCL.1, in this Core.
+    """Have the plugin's name mean the device that is wanted, such as OPENCL.1, in this Core.
 
     Raises DeviceError where that is not there.
     """

@@ -69,7 +69,7 @@ class Compiler:
         """Libraries, and the nodes that they have refused."""
         self.latest: Plan | None = None
         self.states: Mapping[str, str] = {}
-        """Pairs input -> output that requests keep and plans let grow; before the first plan."""
+        """Pairs input -> output that requests keep and that grow; before the first plan."""
         self.shape_tensors = rules.kernels.shape_tensors(model.graph)
 
     def compile(

@@ -1,11 +1,11 @@
 """AutoNetwork: a model that moves from one device to the next, without a lost or doubled request.
 
-Theory of operation. One network serves at a time. Each run is given to the one that serves when it
-starts, and ends there; so a move is one assignment, and the network before is closed when what it
-has is over. While the first device still compiles, on a thread of this network, the processor
-serves; both are measured then, and the faster one stays. A device that fails when it serves makes
-place for the next one; the runs that it had, and those that come before the next is compiled, are
-parked, and go on there.
+One network serves at a time. Each run is given to the one that serves when it starts, and ends
+there; so a move is one assignment, and the network before is closed when what it has is over. While
+the first device still compiles, on a thread of this network, the processor serves; both are
+measured then, and the faster one stays. A device that fails when it serves makes place for the next
+one; the runs that it had, and those that come before the next is compiled, are parked, and go on
+there.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class AutoNetwork(ReplicatedNetwork):
         return not candidate.was_slower
 
     def _settle(self, brought: Candidate | None) -> None:
-        """Let a device serve that was brought, if one was; and go on with what waits for it."""
+        """Serve by the device that was brought, if one was; and go on with what waits for it."""
         with self._choosing:
             self._loading = None
             if brought is not None and brought.error is None:

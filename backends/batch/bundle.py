@@ -103,7 +103,7 @@ class Bundle:
         self._has_ended = False
         """Its run has left its place."""
         self._unwoken: list[Part] = []
-        """Calls that have their outcome, of which the loop is still to be told."""
+        """Calls that have their outcome, and whose event loop has not been woken for it."""
 
     def add(self, part: Part) -> bool:
         """Take one more call; False: it is closed, or has no room."""
@@ -339,7 +339,7 @@ class Bundle:
                 part.copies = {name: np.array(value) for name, value in shared.items()}
 
     def end(self) -> None:
-        """Let go of its place; by the member that it was, whose run ends now."""
+        """Leave its place; called by the member that it was, whose run ends now."""
         with self._network.collecting:
             self.member, self._has_ended = None, True
             if self._is_answered:

@@ -66,7 +66,7 @@ class Collector(Generic[M]):
     A run has up to ``most_rows`` rows, or one member of more. It begins with the first by priority,
     then deadline, then age; after MOST_OVERTAKINGS runs without the member that has waited longest,
     with that one. The others follow in the same order, as far as they fit; past ``most_rows`` of
-    them that do not fit nobody is looked at. O(log n) for a member, and O(k) for a run where k
+    them that do not fit no other is looked at. O(log n) for a member, and O(k) for a run where k
     different keys wait.
 
     ``waiting`` is what counts. All else follows from it, and is made anew if an error (no memory)

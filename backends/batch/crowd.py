@@ -8,9 +8,9 @@ bundle closes when its rows are taken or it is full. Its end comes to the loop o
 and each takes its own rows of the outputs there, on its own thread. Where runs are short, bundles
 are gathered and run by the loop (``gathering.py``).
 
-Who calls while the device is idle and few do, has a deadline or a priority, or wants more than its
-results, has a run of its own. A call that is given up leaves a bundle that waits; in a run its rows
-are computed with the others'.
+A call while the device is idle and few call, one with a deadline or a priority, and one that wants
+more than its results have runs of their own. A call that is given up leaves a bundle that waits; in
+a run its rows are computed with the others'.
 """
 
 from __future__ import annotations
@@ -120,6 +120,6 @@ class Crowd:
             self._gatherings.close()
 
     def _close(self, place: Place, bundle: Bundle) -> None:
-        """Let no more calls join; on any thread."""
+        """Take no more calls into the bundle; on any thread."""
         if self._open.get(place) is bundle:
             self._open.pop(place, None)

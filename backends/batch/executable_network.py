@@ -67,7 +67,7 @@ class BatchNetwork(OuterNetwork):
     """Joins requests that come while the device is busy into runs of up to ``most_rows`` rows.
 
     A request that finds the device idle goes at once, with its own arrays. One that cannot share a
-    run, because its other lengths are nobody else's, goes alone.
+    run, because no other has the same lengths, goes alone.
     """
 
     def __init__(

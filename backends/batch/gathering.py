@@ -30,7 +30,7 @@ from .part import Part
 __all__ = ["CROWD", "Gathering", "Gatherings", "HelpedNetwork"]
 
 CROWD = 8
-"""So many calls in a turn cost less in one run than in a run each."""
+"""From more calls than this in a turn on, one run costs less than a run for each."""
 
 
 class HelpedNetwork(BundleNetwork, Protocol):

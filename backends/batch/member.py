@@ -132,8 +132,8 @@ class BatchMember(Slot):
         then, self._then = self._then, None
         assert then is not None
         try:
-            self._let_go()
-        except Exception as raised:  # no memory: who waits comes first
+            self._leave_place()
+        except Exception as raised:  # no memory: those that wait come first
             error = error or raised
         try:
             hand_over(then, ready, error)
@@ -141,7 +141,7 @@ class BatchMember(Slot):
             self._then = then
             raise
 
-    def _let_go(self) -> None:
+    def _leave_place(self) -> None:
         self.joined = None
         bundle, self.bundle = self.bundle, None
         if bundle is not None:

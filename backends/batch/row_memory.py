@@ -58,6 +58,6 @@ class RowMemory:
             self._free.extend(arrays)
 
     def clear(self) -> None:
-        """Let go of all that is free, and of the network."""
+        """Free all blocks that are not lent, and drop the network."""
         self._free.clear()
         self._network = None

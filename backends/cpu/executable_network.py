@@ -467,7 +467,7 @@ class _CpuSlot(Slot):
         buffers: list[Array],
         results: dict[str, Array],
     ) -> None:
-        """Let states that grow be written behind what is there, if the run is of their request."""
+        """Place states that grow behind what is there, if the run is one of their own request."""
         is_own, names = self.bindings.has_own_states, self._network.output_names
         first = len(plan.inputs)
         for room, (known, begin) in zip(plan.rooms, memories, strict=True):

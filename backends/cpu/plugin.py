@@ -61,7 +61,7 @@ from .properties import (
     EXECUTION_MODE_HINT,
     PROPERTIES,
 )
-from .streams import streams_config
+from .stream_choice import streams_config
 
 __all__ = ["CpuPlugin"]
 

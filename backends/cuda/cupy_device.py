@@ -1,11 +1,11 @@
 """CuPy as one GPU is driven with it: calls whose errors are the contract's, and the current device.
 
-Theory of operation. CUDA has a current device per thread, which kernels, graphs, memory, streams
-and events are made or launched on; what is enqueued on a given stream otherwise needs none. The
-threads are mostly others', a user's event loop among them, which may use another GPU. So it is
-looked at, not remembered, set for a call that needs it, and put back. It is set even where it is
-the current one already: a thread that has only the number of a device has no context yet, and
-the driver's own functions, which CuPy and libraries call, refuse to make one.
+CUDA has a current device per thread, which kernels, graphs, memory, streams and events are made or
+launched on; what is enqueued on a given stream otherwise needs none. The threads are mostly
+others', a user's event loop among them, which may use another GPU. So it is looked at, not
+remembered, set for a call that needs it, and put back. It is set even where it is the current one
+already: a thread that has only the number of a device has no context yet, and the driver's own
+functions, which CuPy and libraries call, refuse to make one.
 
 Most errors of CUDA refuse one call. The others are sticky: the device has failed a command, its
 context, which all libraries of the process share, is dead, and from then on every call says so.

@@ -1,10 +1,10 @@
 """The driver as CuPy has it: devices, memory, streams, programs and CUDA graphs of NVIDIA's GPUs.
 
-Theory of operation. With its neighbours ``cupy_*.py`` and with ``libraries``, this is all that
-touches CuPy, which is imported by the first driver. The context of a GPU is CUDA's primary one,
-which every library of the process shares: their errors are ours, and ours theirs. Memory is taken
-from CUDA itself and goes back there; streams are non-blocking, so that nothing waits for the
-legacy stream of others; kernels are compiled by NVRTC, and unloaded with the last plan of them.
+With its neighbours ``cupy_*.py`` and with ``libraries``, this is all that touches CuPy, which is
+imported by the first driver. The context of a GPU is CUDA's primary one, which every library of the
+process shares: their errors are ours, and ours theirs. Memory is taken from CUDA itself and goes
+back there; streams are non-blocking, so that nothing waits for the legacy stream of others; kernels
+are compiled by NVRTC, and unloaded with the last plan of them.
 
 A launch graph is a CUDA graph. Its launches are run first, because CUDA loads code by its first
 launch, and libraries make handles then, neither of which may happen in a capture. Captures are

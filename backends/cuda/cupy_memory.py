@@ -58,7 +58,7 @@ class CupyHostMemory:
         self.array: Bytes = np.frombuffer(cuda.PinnedMemoryPointer(block, 0), np.uint8, size)
 
     def release(self) -> None:
-        self._device.on_device(self._let_go)
+        self._device.on_device(self._release)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self.array = np.empty(0, np.uint8)

@@ -1,10 +1,10 @@
 """Compiled kernels of a GPU: kept on disk, loaded, and unloaded with the last kernel in use.
 
-Theory of operation. CuPy keeps all modules that it compiles for as long as the process lives. So
-the compiler and the driver are called here past CuPy's own modules. A module goes when its program
-and the last kernel of it are dropped. To unload it may wait for the device. So where that is on a
-thread of ours, such as one that waits for events, or inside a stage, the module is left to the next
-program that is made, or that goes elsewhere, and to the end of the context.
+CuPy keeps all modules that it compiles for as long as the process lives. So the compiler and the
+driver are called here past CuPy's own modules. A module goes when its program and the last kernel
+of it are dropped. To unload it may wait for the device. So where that is on a thread of ours, such
+as one that waits for events, or inside a stage, the module is left to the next program that is
+made, or that goes elsewhere, and to the end of the context.
 """
 
 from __future__ import annotations

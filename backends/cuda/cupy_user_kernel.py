@@ -1,9 +1,9 @@
 """Users' functions on CuPy's arrays, called with the launching stream as the current one.
 
-Theory of operation. An argument is an array of CuPy's that sees the plan's own memory, so nothing
-is copied before the function, and what it returns is copied once, on the device. CuPy orders what
-it enqueues, and the memory of its pool, by the thread's current stream: that is the queue's during
-the call. So the steps before and behind need no event, and the host waits for nothing.
+An argument is an array of CuPy's that sees the plan's own memory, so nothing is copied before the
+function, and what it returns is copied once, on the device. CuPy orders what it enqueues, and the
+memory of its pool, by the thread's current stream: that is the queue's during the call. So the
+steps before and behind need no event, and the host waits for nothing.
 """
 
 from __future__ import annotations

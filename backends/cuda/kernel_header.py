@@ -1,11 +1,11 @@
 """Kernel C as CUDA C++: what stands before a program so that NVRTC compiles it. Pure.
 
-Theory of operation. Kernel C has OpenCL's names, and the header gives them their meaning, in C++17
-and without any other header: a driver and NVRTC are all that compiling needs. (``cuda_fp16.h`` may
-come behind it: ``half`` here is storage alone.) Float functions are
-the overloads of CUDA's, which are exact to a few ulp: no fast math, division and square root are
-correctly rounded, products and sums may be contracted to fma as OPENCL's may, and float32 values
-below 2^-126 are zeros, as they are for libraries.
+Kernel C has OpenCL's names, and the header gives them their meaning, in C++17 and without any other
+header: a driver and NVRTC are all that compiling needs. (``cuda_fp16.h`` may come behind it:
+``half`` here is storage alone.) Float functions are the overloads of CUDA's, which are exact to a
+few ulp: no fast math, division and square root are correctly rounded, products and sums may be
+contracted to fma as OPENCL's may, and float32 values below 2^-126 are zeros, as they are for
+libraries.
 
 OpenCL's grid is as long as one likes along every axis, CUDA's along the first alone: no more than
 65535 groups along the others. So every kernel gets two more arguments, ``group_arguments``. Both

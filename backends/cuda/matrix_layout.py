@@ -30,7 +30,7 @@ class StoredMatrix:
 
 @dataclass(frozen=True)
 class ColumnMatmul:
-    """``made`` (n, m) is the product of ``first`` (n, k) and ``second`` (k, m), batch by batch.
+    """``made`` (n, m) is ``first`` (n, k) @ ``second`` (k, m), batch by batch.
 
     The bias runs along the rows of ``made``.
     """

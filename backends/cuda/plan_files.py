@@ -1,11 +1,11 @@
 """Plans of libraries on disk, so that a model that was loaded before is loaded at once.
 
-Theory of operation. A plan of cuDNN is code, and its writer can run anything in this
-process. So only a folder is read that is the user's own and that no other user can open. A file is
-one plan: a line of JSON, which says what it is for and what the rest's digest is, and the blob. It
-comes into being under another name and is then renamed, so that no reader sees a part of one.
-Whatever is wrong with a file, it is as if it were not there. All plans of a library have a bound;
-the ones that were not read for longest go first.
+A plan of cuDNN is code, and its writer can run anything in this process. So only a folder is read
+that is the user's own and that no other user can open. A file is one plan: a line of JSON, which
+says what it is for and what the rest's digest is, and the blob. It comes into being under another
+name and is then renamed, so that no reader sees a part of one. Whatever is wrong with a file, it is
+as if it were not there. All plans of a library have a bound; the ones that were not read for
+longest go first.
 """
 
 from __future__ import annotations

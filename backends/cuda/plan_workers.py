@@ -1,12 +1,12 @@
 """Processes that build plans of cuDNN, so that no event loop waits for the GIL meanwhile.
 
-Theory of operation. The frontend of cuDNN holds the GIL while it plans and compiles. Processes of
-their own do that, from a device's properties and without the device, and send the plans back as
-blobs, which take milliseconds to load. They are spawned, never forked, with the first request, at
-most as many as may work at once; they end by themselves when idle, when this process ends, and when
-the pool is closed. A request goes to a process that is idle, or to one more, or waits; its thread
-waits without the GIL. A process that crashes or hangs is ended, and its request fails; what to do
-then is the caller's choice.
+The frontend of cuDNN holds the GIL while it plans and compiles. Processes of their own do that,
+from a device's properties and without the device, and send the plans back as blobs, which take
+milliseconds to load. They are spawned, never forked, with the first request, at most as many as may
+work at once; they end by themselves when idle, when this process ends, and when the pool is closed.
+A request goes to a process that is idle, or to one more, or waits; its thread waits without the
+GIL. A process that crashes or hangs is ended, and its request fails; what to do then is the
+caller's choice.
 """
 
 from __future__ import annotations

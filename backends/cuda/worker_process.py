@@ -79,7 +79,7 @@ class WorkerProcess:
             raise
 
     def kill(self) -> None:
-        """Let it end at once; a ``call`` that waits for it then fails. From any thread."""
+        """Kill it; a ``call`` that waits for it then fails. From any thread."""
         with contextlib.suppress(OSError):
             self._process.kill()
 

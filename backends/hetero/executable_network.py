@@ -40,8 +40,8 @@ from .diagrams.diagram import affinity_svg
 from .diagrams.dot import subgraphs_dot
 from .division_record import part_name, write_division
 from .explain import explain_partition
+from .linked_run import LinkedRun, SubNetwork
 from .partition import Partition
-from .sub_request import LinkedRun, SubNetwork
 from .subgraphs.cutting import CutModel, cut_model
 from .subgraphs.selection import Subgraph
 

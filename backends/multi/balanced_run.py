@@ -87,7 +87,7 @@ class BalancedRun(ReplicatedRun):
             goes_on = self._network.over(self, member, error)
             if not goes_on and self.bindings.profile:
                 self._name_device(member)
-        except Exception as raised:  # no memory for what is noted: who waits has an outcome
+        except Exception as raised:  # no memory for what is noted: the caller has an outcome
             _log.warning("%r is not measured: %r", self, raised)
             self._network.forget(self)
         if not goes_on:

@@ -1,9 +1,9 @@
 """How arrays of each element type travel to onnxruntime and back. Pure; numpy only.
 
-Theory of operation. onnxruntime takes and gives numpy arrays of numpy's own types without a copy.
-What numpy lacks goes in as raw memory with an element type beside it. onnxruntime does not give it
-back to numpy, so it comes out through a Cast, which the model ends with there, to a type of numpy
-that holds every value of it.
+onnxruntime takes and gives numpy arrays of numpy's own types without a copy. What numpy lacks goes
+in as raw memory with an element type beside it. onnxruntime does not give it back to numpy, so it
+comes out through a Cast, which the model ends with there, to a type of numpy that holds every value
+of it.
 """
 
 from __future__ import annotations

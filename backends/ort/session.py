@@ -1,9 +1,9 @@
 """An onnxruntime session around a model; the one file here that imports onnxruntime.
 
-Theory of operation. The model is written as a proto without its larger weights. onnxruntime gets
-their memory twice over: as external initializers, so that its optimiser can read them, and, on the
-CPU, as shared initializers, so that what the optimiser leaves as it is stays where it is. What a
-kernel repacks is a second copy all the same.
+The model is written as a proto without its larger weights. onnxruntime gets their memory twice
+over: as external initializers, so that its optimiser can read them, and, on the CPU, as shared
+initializers, so that what the optimiser leaves as it is stays where it is. What a kernel repacks is
+a second copy all the same.
 """
 
 from __future__ import annotations

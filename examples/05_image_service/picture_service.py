@@ -4,9 +4,9 @@
     curl --data-binary @cat.jpg http://127.0.0.1:8000/classify
 
 ``POST /classify`` answers 200; 400 for what is no picture, 413 for too large a body, 503 when too
-many wait already, 504 when the deadline has passed (header ``x-deadline-ms``), and nobody when the
-client has gone: its run is cancelled. ``POST /reload`` exchanges the model under load,
-``GET /health`` says which one answers. SIGTERM lets requests under way finish.
+many wait already, 504 when the deadline has passed (header ``x-deadline-ms``), and no answer when
+the client has gone: its run is cancelled. ``POST /reload`` exchanges the model under load,
+``GET /health`` says which one answers. After SIGTERM the requests under way end first.
 
 Decoding, resizing and the five classes are stages of the network's runs, on threads of their own;
 the event loop does HTTP and nothing else. The model is MobileNetV2 with random weights unless

@@ -1,9 +1,9 @@
 """Models in a blob: nodes and values as JSON, constants as tensors.
 
-Theory of operation. Values are numbered through the whole model, so that a body refers to outer
-values as it does in memory. Types are kept as they were found; what compiles an imported model
-infers them again for the shapes of a run. Functions of users are not kept: their operators get them
-from the extensions of the Core that imports.
+Values are numbered through the whole model, so that a body refers to outer values as it does in
+memory. Types are kept as they were found; what compiles an imported model infers them again for the
+shapes of a run. Functions of users are not kept: their operators get them from the extensions of
+the Core that imports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Folders and files that are one user's alone: who writes to a cache feeds those who read it."""
+"""Folders and files that are one user's alone: a cache is believed by those who read it."""
 
 from __future__ import annotations
 

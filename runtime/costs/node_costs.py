@@ -143,14 +143,14 @@ def _einsum(node: Node, shapes: Shapes) -> float:
 
 
 def _attention(node: Node, shapes: Shapes) -> float:
-    """Scores of all pairs of places, and as many products with the values."""
+    """Scores of all pairs of places, and as many multiplications with the values."""
     queries, keys = (_shape(node.input_at(index), shapes) for index in (0, 1))
     length = keys[-2] if len(keys) > 1 else 1
     return 4.0 * math.prod(queries) * length
 
 
 def _recurrent(node: Node, shapes: Shapes) -> float:
-    """Each step multiplies with all weights of both products."""
+    """Each step multiplies with all weights of both matmuls."""
     steps = math.prod(_shape(node.input_at(0), shapes)[:2])
     weights = sum(_count(node.input_at(index), shapes) for index in (1, 2))
     return 2.0 * steps * weights

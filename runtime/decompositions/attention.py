@@ -1,4 +1,4 @@
-"""onnxruntime's attention operators, as the products and the softmax that they are made of.
+"""onnxruntime's attention operators, as the matmuls and the softmax that they are made of.
 
 Letters: B sequences, N and M heads of queries and of keys, S new queries, P past keys, T = P + S,
 H the size of a head. Values of heads are (B, N, S, H).

@@ -106,6 +106,6 @@ class Composition:
         return len(self.shape(value))
 
     def discard(self) -> None:
-        """Let go of the values that the nodes use."""
+        """Detach the nodes from the values that they use."""
         for made in self.nodes:
             made.detach()

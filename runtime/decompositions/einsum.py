@@ -179,7 +179,7 @@ def _split(
     right: _Term,
     columns: Sequence[Axis],
 ) -> Value:
-    """Give the rows and columns of a product their own axes again."""
+    """Give the rows and columns of a matmul their own axes again."""
     pieces = _lengths(made, value, 0, depth)
     for term, axes in ((left, rows), (right, columns)):
         for axis in axes:

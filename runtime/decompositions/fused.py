@@ -86,7 +86,7 @@ def layer_normalized(made: Composition, x: Value, gamma: Value, beta: Value | No
 def embed_layer_normalization(made: Composition) -> list[Value | None]:
     """Words, segments, three tables, gamma, beta, mask and positions: their sum, normalised.
 
-    The second output counts the words of each row that the mask lets through.
+    The second output counts the words of each row that the mask does not hide.
     """
     words, segments = made.given(0), made.optional(1)
     total = made.add("Gather", made.given(2), words)
@@ -116,7 +116,7 @@ def _positions(made: Composition, words: Value) -> Value:
 
 @decomposition("FusedMatMul")
 def fused_matmul(made: Composition) -> list[Value]:
-    """A and b, perhaps turned, and the product scaled."""
+    """A and b, perhaps transposed, and the matmul scaled."""
     a = _matrices(made, made.given(0), "transA", "transBatchA")
     b = _matrices(made, made.given(1), "transB", "transBatchB")
     product = made.add("MatMul", a, b)

@@ -1,4 +1,4 @@
-"""Linear models and scalers of ai.onnx.ml, as products and elementwise operators of ONNX's."""
+"""Linear models and scalers of ai.onnx.ml, as matmuls and elementwise operators of ONNX's."""
 
 from __future__ import annotations
 

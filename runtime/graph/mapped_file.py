@@ -4,11 +4,11 @@ For a device that packs weights into layouts of its own. What it has packed need
 second time, and is there again if another layout is wanted later. Elements lie at any address,
 since files do not align them.
 
-Theory of operation. To look at a mapping of a file that has become shorter ends the process, by
-SIGBUS. So a reader of an array *holds* it first: the system brings its pages, and says so if there
-are none. A file that is cut short between that and the look still ends the process: what is looked
-at for long is read into memory instead. A file that was written to since it was mapped is an error,
-as a replaced one is none: it lives on for processes that have it open.
+To look at a mapping of a file that has become shorter ends the process, by SIGBUS. So a reader of
+an array *holds* it first: the system brings its pages, and says so if there are none. A file that
+is cut short between that and the look still ends the process: what is looked at for long is read
+into memory instead. A file that was written to since it was mapped is an error, as a replaced one
+is none: it lives on for processes that have it open.
 """
 
 from __future__ import annotations

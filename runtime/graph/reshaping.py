@@ -1,9 +1,9 @@
 """What ``Model.reshape`` is asked for, as new shapes of inputs and new names of dims. Pure.
 
-Theory of operation. A symbol stands for the same length everywhere. So a given dim says of the one
-that the model declares there that both are equal, and what is equal is gathered in classes. A class
-with a length becomes that length, in all inputs and in what follows from them; any other takes the
-first name that it was given.
+A symbol stands for the same length everywhere. So a given dim says of the one that the model
+declares there that both are equal, and what is equal is gathered in classes. A class with a length
+becomes that length, in all inputs and in what follows from them; any other takes the first name
+that it was given.
 """
 
 from __future__ import annotations

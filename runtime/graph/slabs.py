@@ -1,10 +1,10 @@
 """Memory for the contents of large constants, given back as soon as it can be.
 
-Theory of operation. A model's weights are many arrays of some megabytes, and the allocator keeps
-what is freed between others that stay. So they are cut from slabs, mappings of their own, which go
-back to the system with the last array in them. The system is not asked for huge pages: on virtual
-machines whose hosts take free ones back, each comes at the price of hundreds of small ones, and
-inference was no faster with them.
+A model's weights are many arrays of some megabytes, and the allocator keeps what is freed between
+others that stay. So they are cut from slabs, mappings of their own, which go back to the system
+with the last array in them. The system is not asked for huge pages: on virtual machines whose hosts
+take free ones back, each comes at the price of hundreds of small ones, and inference was no faster
+with them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Slabs:
         self._slab: Bytes = np.empty(0, np.uint8)
         self._used_bytes = 0
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Hold no slab for the next array; the arrays keep theirs."""
         with self._lock:
             self._slab, self._used_bytes = np.empty(0, np.uint8), 0

@@ -1,4 +1,4 @@
-"""Letting go of the weights of a graph that is kept to be looked at."""
+"""Releasing the weights of a graph that is kept to be looked at."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """States that a run writes into memory that its request has: behind what is there, or in turns.
 
-Theory of operation. ``present = Concat(past, new)`` writes ``new`` into room behind ``past``, and a
-write of rows into a state of fixed length goes into the memory of the state before. Which nodes do
-so is settled with the plan; where, by what a run finds its state in. A run without states of its
-own computes the nodes as any other. The state itself is never written, so a run that fails leaves
-it as it is.
+``present = Concat(past, new)`` writes ``new`` into room behind ``past``, and a write of rows into a
+state of fixed length goes into the memory of the state before. Which nodes do so is settled with
+the plan; where, by what a run finds its state in. A run without states of its own computes the
+nodes as any other. The state itself is never written, so a run that fails leaves it as it is.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How long a thread has run inferences inline since an event loop on it last had its turn.
 
-Theory of operation. An await that never suspends starves the other tasks and delays timers. So the
-time of inline runs is summed up per thread, and a task that comes when it is used up gives way to
-the loop first. The more tasks do so, the shorter is what each of them gets before it is the next
-one's turn; one run it gets at least.
+An await that never suspends starves the other tasks and delays timers. So the time of inline runs
+is summed up per thread, and a task that comes when it is used up gives way to the loop first. The
+more tasks do so, the shorter is what each of them gets before it is the next one's turn; one run it
+gets at least.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """One call of a user's function on an event loop: sent from any thread, or lost with the loop.
 
-Theory of operation. After ``send`` the loop alone holds the call, and then the task of a coroutine,
-so what becomes of the loop shows: it calls, it refuses, or it drops what it never called. Each
-ends in ``over``, once. A task is held by what its loop waits with, so that it lives as long as the
-loop and no longer.
+After ``send`` the loop alone holds the call, and then the task of a coroutine, so what becomes of
+the loop shows: it calls, it refuses, or it drops what it never called. Each ends in ``over``, once.
+A task is held by what its loop waits with, so that it lives as long as the loop and no longer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An async generator that owns something, and releases it even if it was never read.
 
-Theory of operation. Python runs nothing of a generator that is closed before it began, so its
-``finally`` cannot give back what the generator was handed. Here closing comes by this object, which
-asks the owner afterwards. ``async for`` reads the generator itself: items cost nothing more.
+Python runs nothing of a generator that is closed before it began, so its ``finally`` cannot give
+back what the generator was handed. Here closing comes by this object, which asks the owner
+afterwards. ``async for`` reads the generator itself: items cost nothing more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One task beside the one that needs it, on asyncio and trio, and the event between the two.
 
-Theory of operation. A generator must not hold a nursery or a task group open over its yields, so
-its helper is a task of its own: a plain one on asyncio, a system task on trio. It takes its errors
-with it; the generator cancels it and waits for its end.
+A generator must not hold a nursery or a task group open over its yields, so its helper is a task of
+its own: a plain one on asyncio, a system task on trio. It takes its errors with it; the generator
+cancels it and waits for its end.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ every step would have to move them all. Here there is room behind the rows of ea
 much depends on the length alone: the strides of a state are a function of its shape, as plans need,
 and are the same for all lengths that have the same room. Where a run gives memory for the output
 that is the input's own, the copy of what was there finds itself in its place, and does nothing;
-what is new is written into the room. Products read rows that lie together.
+what is new is written into the room. Matmuls read rows that lie together.
 
 A window of fixed length moves on through its room: the first rows are cut off before the join, or
 after it. The output's memory begins where the input does, and the output some rows behind that.

@@ -112,7 +112,7 @@ class KernelRegistry(Generic[Builder]):
             if value is None:
                 continue
             if value.type is None and value.constant is None:
-                return f"the element type of {value.name!r} is unknown{_who_tells(value)}"
+                return f"the element type of {value.name!r} is unknown{_way_to_declare(value)}"
             if first is None:
                 first = value
         for value in (*node.inputs, *node.outputs):
@@ -208,8 +208,8 @@ class KernelRegistry(Generic[Builder]):
         return () if found is None else found.constant_inputs
 
 
-def _who_tells(value: Value) -> str:
-    """Return how the type of a value can be told, as far as that is known."""
+def _way_to_declare(value: Value) -> str:
+    """Return how a user can declare the type of a value, as far as that is known."""
     node = value.producer
     while node is not None and node.domain in STANDARD_DOMAINS:
         untold = (item.producer for item in node.inputs if item is not None and item.type is None)

@@ -1,10 +1,10 @@
 """AsyncInferQueue: some requests of one network, handed out as they become idle.
 
-Theory of operation. A request is idle, or has an item, whose hold gives it back once the item's run
-has ended, callback included; so what is handed out is idle, whatever the item's callback received
-and when. The callback may run where waiting would hold up what is waited for; so an item that it
-starts gets the request that the callback is of: the hold is passed on. A request holds nothing of
-the queue, which goes when its last item has ended and its user has dropped it.
+A request is idle, or has an item, whose hold gives it back once the item's run has ended, callback
+included; so what is handed out is idle, whatever the item's callback received and when. The
+callback may run where waiting would hold up what is waited for; so an item that it starts gets the
+request that the callback is of: the hold is passed on. A request holds nothing of the queue, which
+goes when its last item has ended and its user has dropped it.
 
 Ctrl-C is held back wherever it would leave something half made; where a thread waits, it wakes.
 """
@@ -91,7 +91,7 @@ class _Hold:
         return bool(self._held)
 
     def pass_on(self) -> bool:
-        """Let another item have the request; False: it is gone."""
+        """Pass the hold of the request on to another item; False: it is gone."""
         try:
             return self._held.pop()
         except IndexError:

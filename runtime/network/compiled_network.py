@@ -137,7 +137,7 @@ class CompiledNetwork(Closing):
         self.admission.is_closed = True
         self._is_released = True
         self._release_device()
-        self.admission.let_go_of_slots()
+        self.admission.free_slots()
 
     def _release_device(self) -> None:
         """(optional) Give back executors and memory; called once, when no run is left."""
@@ -308,7 +308,7 @@ class CompiledNetwork(Closing):
                 model = self.model_again()
         if model is None:
             raise NotSupportedError(
-                f"{self.device} has let go of the weights of network {self.name!r} and cannot "
+                f"{self.device} has released the weights of network {self.name!r} and cannot "
                 f"export it; load it from a path, which is then read again, or with "
                 f"EXPORTABLE=True, which keeps them",
                 **self.admission.where,
@@ -324,7 +324,7 @@ class CompiledNetwork(Closing):
         return 0, 0
 
     def forget_model(self) -> None:
-        """(optional) Let go of what only an export needs, once there was one."""
+        """(optional) Release what only an export needs, once there was one."""
         return
 
     def _model_to_export(self) -> Model | None:
@@ -389,7 +389,7 @@ class CompiledNetwork(Closing):
         note_given_back(self)
         self.model_again = None
         self._release_device()
-        self.admission.let_go_of_slots()
+        self.admission.free_slots()
 
     def abort(self) -> None:
         """Refuse new runs, and end those under way with ClosedError; does not wait for them."""

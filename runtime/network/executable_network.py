@@ -1,9 +1,9 @@
 """ExecutableNetwork: a model compiled for a device, serving any number of requests.
 
-Theory of operation. A backend subclasses it and supplies slots: the places where runs live on the
-device, each with its stages. Every run, of a request, of ``network.infer``, or of an outer network,
-goes into one admission queue (``run_admission.py``). What can be asked of a network that nothing
-runs, its export and its close are those of its base (``compiled_network.py``).
+A backend subclasses it and supplies slots: the places where runs live on the device, each with its
+stages. Every run, of a request, of ``network.infer``, or of an outer network, goes into one
+admission queue (``run_admission.py``). What can be asked of a network that nothing runs, its export
+and its close are those of its base (``compiled_network.py``).
 """
 
 from __future__ import annotations
@@ -422,7 +422,7 @@ class ExecutableNetwork(CompiledNetwork):
 
     def _release(self) -> None:
         if self.states is not None:
-            self.states.let_go()
+            self.states.release()
         super()._release()
         for executor in (self._callback_executor, self._downloads):
             if executor is not None:

@@ -157,7 +157,7 @@ class IdleRequests:
             if not self._idle:
                 self._waiting.append(place)
                 return
-            place.number = self._idle.popleft()  # nobody else knows it yet
+            place.number = self._idle.popleft()  # no other thread knows it yet
         place.wake()
 
     def _leave(self, place: _Place) -> None:

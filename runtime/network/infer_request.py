@@ -1,10 +1,10 @@
 """InferRequest: one inference in flight, awaited, waited for or answered by a callback.
 
-Theory of operation. Answering and ending are two events. A run is *answered* by whatever comes
-first: its result, an error, cancel, a deadline, close. It has *ended* when no stage and no device
-works for it any more; only then is the request idle again. The order at the end is fixed: the
-request becomes idle, the callback runs, the waiters wake. So a callback may start the next run, and
-``wait()`` means that the callback is over.
+Answering and ending are two events. A run is *answered* by whatever comes first: its result, an
+error, cancel, a deadline, close. It has *ended* when no stage and no device works for it any more;
+only then is the request idle again. The order at the end is fixed: the request becomes idle, the
+callback runs, the waiters wake. So a callback may start the next run, and ``wait()`` means that the
+callback is over.
 """
 
 from __future__ import annotations
@@ -331,7 +331,7 @@ class InferRequest:
     def query_state(self) -> list[VariableState]:
         """List the states that its runs hand on, in the order of the model's inputs (STATE).
 
-        Empty on a network without state. A network that is closed has let go of them.
+        Empty on a network without state. A network that is closed has released them.
         """
         kept = self.kept_states
         if kept is None:
@@ -386,7 +386,7 @@ class InferRequest:
             self._move(event)
 
     def _access_state(self) -> None:
-        if self.kept_states is None or self.kept_states.states.has_let_go:
+        if self.kept_states is None or self.kept_states.states.is_released:
             self._network.refuse_if_closed()
         self._access("access")
 

@@ -102,7 +102,7 @@ class ReplicatedNetwork(ExecutableNetwork):
     ) -> None:
         """Have the trace show what a run has done in vain, before it goes on elsewhere.
 
-        The error, which may be kept for long, lets go of what ours of its frames hold.
+        The error may be kept for long, so what our own frames of it hold is released.
         """
         empty_own_frames(error)
         ended_ns = perf_counter_ns()

@@ -1,11 +1,11 @@
 """onnx's C++ parts, called in a helper process, since a damaged model makes them end theirs.
 
-Theory of operation. Shape inference, and the converter and inliner, which use it, index and divide
-by what a model says: about one random bit flip in a few thousand ends the process by a signal, and
-a damaged length makes them take all memory. So they run in processes of their own. Those get protos
-without their weights, which are small, are started with the first model and end on their own when
-idle. If one dies, the call is an error, and the next call starts another. Calls of several threads
-have a process each, up to a bound; they wait without holding the GIL.
+Shape inference, and the converter and inliner, which use it, index and divide by what a model says:
+about one random bit flip in a few thousand ends the process by a signal, and a damaged length makes
+them take all memory. So they run in processes of their own. Those get protos without their weights,
+which are small, are started with the first model and end on their own when idle. If one dies, the
+call is an error, and the next call starts another. Calls of several threads have a process each, up
+to a bound; they wait without holding the GIL.
 
 Where no process can be started (a frozen program, a sandbox), what needs them is refused. Setting
 AIOINFER_ONNX_IN_PROCESS=1 makes the calls in this process instead, for programs that trust their

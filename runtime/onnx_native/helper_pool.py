@@ -61,11 +61,11 @@ class HelperPool:
                 )
 
     def give_back(self, helper: Helper) -> None:
-        """Let others have a helper that has answered and is in step."""
+        """Return a helper that has answered, and is in step, to the pool."""
         self._idle.put(helper)
 
     def start_one(self) -> None:
-        """Let there be an idle helper, perhaps still loading, if there is room for one.
+        """Start an idle helper, which may load for a while, if there is room for one.
 
         Raises what ``Helper.start`` raises.
         """

@@ -1,9 +1,9 @@
 """One helper process, and the pipes to it: alive and in step with its holder, or gone.
 
-Theory of operation. A helper belongs to one thread at a time. A request and its answer are one
-exchange, and a thread that did not see it through, for a deadline or an interrupt, ends the helper
-and never gives it on: an answer might be on its way that no thread waits for. The process is
-killed, not asked, and reaped, at the latest when no thread holds it any more.
+A helper belongs to one thread at a time. A request and its answer are one exchange, and a thread
+that did not see it through, for a deadline or an interrupt, ends the helper and never gives it on:
+an answer might be on its way that no thread waits for. The process is killed, not asked, and
+reaped, at the latest when no thread holds it any more.
 
 The process has three pipes. Neither side reads or writes the third: the kernel signals the process
 when this end of it is closed, which is when ours ends, by whatever means

@@ -22,7 +22,7 @@ LONG_VECTOR = 10_000  # of a vector this long, onnx spends some 10 ms on propaga
 
 
 def infer_types(model: Model) -> None:
-    """Let onnx infer the types of all values, in bodies too, from inputs and small constants.
+    """Infer the types of all values by onnx, in bodies too, from inputs and small constants.
 
     What a value's type already says stays, unless the inferred one is more exact: a length in
     place of a symbol, a symbol in place of nothing. A caller that changes a length of an input
@@ -37,7 +37,7 @@ def infer_types(model: Model) -> None:
 
 
 def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Let onnx infer the types of what nodes make; where it cannot, the model stays as it is.
+    """Infer the types of what nodes make by onnx; where it cannot, the model stays as it is.
 
     Lengths that it cannot tell are left open: the symbols that it invents for them would be taken
     for others of the same name in the next inference.

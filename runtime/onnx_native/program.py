@@ -104,7 +104,7 @@ def limit_cpu(seconds: int) -> None:
 
 
 def limit_memory() -> None:
-    """Let this process run out of memory before the machine does, and be the one that is killed."""
+    """Bound this process's memory, and have the system kill it first where the machine has none."""
     if os.name == "posix":
         import resource
 

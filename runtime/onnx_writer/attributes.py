@@ -12,7 +12,7 @@ import onnx.defs
 
 from ...errors import GraphError
 from ..graph import Attribute, Graph, MapType, Node, OptionalType, SequenceType, TensorType
-from .tensors import fill_tensor
+from .tensor_protos import fill_tensor
 from .types import fill_type
 
 __all__ = ["GraphFiller", "fill_attribute"]

@@ -11,7 +11,7 @@ import onnx.helper
 
 from ..graph import Graph, Model, Node, Value
 from .attributes import fill_attribute
-from .tensors import fill_tensor
+from .tensor_protos import fill_tensor
 from .types import fill_type
 
 __all__ = ["FUSED_FROM_KEY", "ProtoWriter", "node_to_proto", "write_model"]

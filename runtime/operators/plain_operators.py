@@ -1,7 +1,7 @@
 """The table of plain operators: those that functions here compute, without onnx.
 
-Theory of operation. Loading onnx takes longer than folding the constants of an ordinary model, and
-most of what is folded is a handful of simple operators. A function stands at its definition::
+Loading onnx takes longer than folding the constants of an ordinary model, and most of what is
+folded is a handful of simple operators. A function stands at its definition::
 
     @plain("Concat", since=4)
     def concat(*arrays: Array, axis: int) -> Array: ...

@@ -1,10 +1,10 @@
 """A model for the input shapes at hand: shape arithmetic folds away, and the rest is static.
 
-Theory of operation. With the input shapes known, shape inference and folding help each other: a
-``Shape`` folds once its input's type is static, and inference passes a ``Reshape`` once its target
-is a constant. So they alternate until neither finds more, and onnx is asked for what is left. What
-the file says about the types of intermediate values is forgotten first: it was written for other
-shapes, and where it disagrees with the inputs it is wrong.
+With the input shapes known, shape inference and folding help each other: a ``Shape`` folds once its
+input's type is static, and inference passes a ``Reshape`` once its target is a constant. So they
+alternate until neither finds more, and onnx is asked for what is left. What the file says about the
+types of intermediate values is forgotten first: it was written for other shapes, and where it
+disagrees with the inputs it is wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plans by shape signature: bounded, each built once, runs parked meanwhile.
 
-Theory of operation. A run asks for its plan with :meth:`PlanCache.request` and gets a token: one
-that has fired if the plan is there, else one that fires when the compile executor has built it. All
-runs that need the same plan wait for the same token. The run's next stage starts after it.
+A run asks for its plan with :meth:`PlanCache.request` and gets a token: one that has fired if the
+plan is there, else one that fires when the compile executor has built it. All runs that need the
+same plan wait for the same token. The run's next stage starts after it.
 """
 
 from __future__ import annotations

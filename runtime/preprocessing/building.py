@@ -1,10 +1,10 @@
 """Writing declared steps into a copy of a model, as nodes before its first and after its last.
 
-Theory of operation. Users' names stay: what is given for input ``image`` is called ``image``, and
-the model's own value of that name goes, with everything that used it reading the last step's
-instead. Output ``logits`` is the last step's value, and the model's own gets another name. Lengths
-that steps pin, and the model leaves open, are pinned as ``Model.reshape`` does it: a symbol stands
-for one length everywhere.
+Users' names stay: what is given for input ``image`` is called ``image``, and the model's own value
+of that name goes, with everything that used it reading the last step's instead. Output ``logits``
+is the last step's value, and the model's own gets another name. Lengths that steps pin, and the
+model leaves open, are pinned as ``Model.reshape`` does it: a symbol stands for one length
+everywhere.
 """
 
 from __future__ import annotations

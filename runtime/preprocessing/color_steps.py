@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import TensorError
 from ..graph import DType, Value
 from .arithmetic import rounded
-from .colors import ColorFormat
+from .color_format import ColorFormat
 from .layout import Layout
 from .state import State, constant, integers
 

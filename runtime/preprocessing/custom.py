@@ -16,7 +16,7 @@ CustomStep = Callable[[Value], Value]
 
 
 def apply_custom(state: State, function: CustomStep) -> State:
-    """Let a function of the user's make nodes; infers the types that it has left out.
+    """Call a user's function that makes nodes; infers the types that it has left out.
 
     Raises TensorError for what is no value, or belongs to a graph already.
     """

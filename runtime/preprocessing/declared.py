@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...errors import TensorError
 from ..graph import Dim, DType, Shape, TensorType, Value, shape_text
 from .arithmetic import convert_element_type
-from .colors import ColorFormat
+from .color_format import ColorFormat
 from .element_types import short_name
 from .given_tensors import GivenFacts, given_state
 from .layout import Layout

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ...errors import AioInferError
 from ..graph import TensorType
-from .colors import ColorFormat
+from .color_format import ColorFormat
 from .declared import DeclaredInput, DeclaredOutput, Stretch
 from .state import State, Target, type_text
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...errors import TensorError
 from ..graph import Dim, DType, Shape, TensorType, Value, shape_text
-from .colors import PLANES, ColorFormat
+from .color_format import PLANES, ColorFormat
 from .layout import Layout, axis_order
 from .state import State, Target
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from ...errors import ModelError, TensorError, nearest
 from ..graph import Model, TensorType, Value
 from .building import built_graph
-from .colors import ColorFormat
+from .color_format import ColorFormat
 from .declared import DeclaredInput, DeclaredOutput
 from .description import described_input, described_output
 from .given_tensors import GivenFacts

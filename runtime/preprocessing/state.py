@@ -1,8 +1,8 @@
 """What a step is given and gives: the tensor so far, and what is known of it.
 
-Theory of operation. A step is a function from one ``State`` to the next. The nodes that it makes
-stand in no graph yet; they hang on the values that they make, and ``building.py`` finds them by
-walking back from the last one. So steps can be tried out, for ``repr``, and thrown away.
+A step is a function from one ``State`` to the next. The nodes that it makes stand in no graph yet;
+they hang on the values that they make, and ``building.py`` finds them by walking back from the last
+one. So steps can be tried out, for ``repr``, and thrown away.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...errors import TensorError
 from ..graph import Attribute, Dim, DType, Node, Shape, TensorType, Value, ValueType, shape_text
 from ..type_inference import ShapeContent, find_rule
 from ..type_inference.inference import has_rank
-from .colors import ColorFormat
+from .color_format import ColorFormat
 from .element_types import short_name
 from .layout import Layout
 

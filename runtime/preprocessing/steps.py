@@ -9,8 +9,8 @@ from typing import Self
 from ...errors import TensorError
 from .arithmetic import convert_element_type, mean, scale
 from .choices import choice_of
+from .color_format import ColorFormat
 from .color_steps import convert_color, reverse_channels
-from .colors import ColorFormat
 from .custom import CustomStep, apply_custom
 from .element_types import ElementType, element_type_of, short_name
 from .given_numbers import integers_of, length_of, number_text, numbers_of
@@ -75,7 +75,7 @@ class _Steps:
 
     @said_of_port
     def custom(self, operation: CustomStep) -> Self:
-        """Let a function make nodes: it is given the tensor's Value, and returns its last node's.
+        """Add a function that makes nodes: from the tensor's Value, it returns its last node's.
 
         It is called by ``build``, and by ``repr`` too. What it makes gets free names.
         """

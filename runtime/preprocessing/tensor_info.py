@@ -9,7 +9,7 @@ from ...errors import NotSupportedError, TensorError
 from ..graph import Dim, DType, Shape, shape_text
 from ..graph.reshaping import checked_shape
 from .choices import choice_of
-from .colors import PLANES, ColorFormat
+from .color_format import PLANES, ColorFormat
 from .element_types import ElementType, element_type_of
 from .given_numbers import length_of
 from .layout import Layout

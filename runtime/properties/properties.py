@@ -310,7 +310,7 @@ LOG_LEVEL = Property(
     "LOG_LEVEL",
     parse_choice(*LOG_LEVELS),
     "LOG_NONE",
-    "What the logger 'aioinfer.<device>' lets through; until it is set, Python's logging decides.",
+    "The level of the logger 'aioinfer.<device>'; until it is set, Python's logging decides.",
 )
 PERF_COUNT = Property(
     "PERF_COUNT",
@@ -365,7 +365,7 @@ EXPORTABLE = Property(
     "EXPORTABLE",
     parse_boolean,
     False,
-    "Keep what export writes in memory, on a device that would let go of it once the network is "
+    "Keep what export writes in memory, on a device that would release it once the network is "
     "compiled: the weights as they were before.",
     only_at_load=True,
 )

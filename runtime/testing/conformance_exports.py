@@ -103,7 +103,7 @@ def _what_was_loaded_from_a_path_is_exported_without_being_asked_to_keep(
 
 
 def _fixed() -> ModelProto:
-    """Make a model of fixed shapes whose weights are large enough to be let go of."""
+    """Make a model of fixed shapes whose weights are large enough to be released."""
     from onnx import TensorProto, helper, numpy_helper
 
     weight = np.arange(64 * X.shape[1], dtype=np.float32).reshape(X.shape[1], 64) / 64

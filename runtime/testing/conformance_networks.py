@@ -233,7 +233,7 @@ def _core_network_and_request_may_go_in_any_order(core: Core, device: str) -> No
         while _are_held(watched.values()) and monotonic() < give_up_at:
             pass
         for name, alive in watched.items():
-            expect(alive() is None, f"nothing keeps the {name} alive when all were let go")
+            expect(alive() is None, f"nothing keeps the {name} alive when all were dropped")
         executors.close()
 
 

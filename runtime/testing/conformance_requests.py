@@ -169,7 +169,7 @@ def _a_running_request_refuses_to_be_touched(core: Core, device: str) -> None:
                 call()
             except RequestBusyError:
                 continue
-            expect(last.wait() is True, "only a run that has ended lets go of its request")
+            expect(last.wait() is True, "only a run that has ended frees its request")
         for request in requests:
             expect(request.wait(), "every run ends")
             expect_equal(request.results["y"], doubled(X), "output 'y'")

@@ -1,6 +1,6 @@
 """Models whose numbers or shapes are special: NaN, infinities, saturation, images of one pixel.
 
-What devices do with NaN in windows, and in what they fuse into products, is left out: on CPU that
+What devices do with NaN in windows, and in what they fuse into matmuls, is left out: on CPU that
 is what the property CPU_KEEP_NAN is for.
 """
 

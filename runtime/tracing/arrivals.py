@@ -48,7 +48,7 @@ class Arrivals:
                 return
 
     def include(self, other: Arrivals) -> None:
-        """Count what comes there as well, which then need not be told here; before the first run.
+        """Count the arrivals of another as well, which are not reported here; before the first run.
 
         Both take the batch size from the same input.
         """

@@ -1,8 +1,8 @@
 """Durations counted in buckets on a logarithmic scale: percentiles of any number of them.
 
-Theory of operation. A double's exponent and the first three bits of its fraction number the bucket,
-so each power of two is cut into eight, and numpy sorts a thousand durations at once. A duration is
-told by its bucket to within 6 %, from a nanosecond to centuries; count, sum and maximum are exact.
+A double's exponent and the first three bits of its fraction number the bucket, so each power of two
+is cut into eight, and numpy sorts a thousand durations at once. A bucket gives a duration to within
+6 %, from a nanosecond to centuries; count, sum and maximum are exact.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _PAGE = """\
 def script_page(
     title: str, style: str, script: str, body: str, *, head: str = "", allowed: str = ""
 ) -> str:
-    """Write a page whose policy lets its style and script run, by their hashes.
+    """Write a page whose policy allows its style and script, by their hashes.
 
     ``title``, ``head`` (lines) and ``body`` are markup. ``allowed``: directives of the policy for
     what the script may do beside, each with its semicolon.

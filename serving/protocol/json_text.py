@@ -58,7 +58,7 @@ def typed_reader(kind: type[T]) -> Callable[[bytes | memoryview, Limits], T | No
     """Make a function that reads a JSON text as a dataclass, within the bounds of ``read_json``.
 
     Fields that the class does not have are passed over. It returns None for what is no JSON of
-    this form, which ``read_json`` and whoever looks at its fields say more about, and always where
+    this form, which ``read_json`` and the readers of its fields say more about, and always where
     msgspec is not installed. Raises RefusedError for a text that is too long or too deep.
     """
     if _msgspec is None:

@@ -1,10 +1,10 @@
 """The deployment: replicas of models on a Ray cluster. Everything that imports ray is here.
 
-Theory of operation. A handle's round trip costs milliseconds, so all stages of a request stay
-inside one replica, and so does batching, by BATCH: Ray would gather requests of one replica, too,
-and they would wait twice. Without ``model_count`` each replica has all models. With it they come
-when they are asked for, by Ray's multiplexing: requests of one model go where it is already, and
-the model that was not asked for longest goes when there are too many.
+A handle's round trip costs milliseconds, so all stages of a request stay inside one replica, and so
+does batching, by BATCH: Ray would gather requests of one replica, too, and they would wait twice.
+Without ``model_count`` each replica has all models. With it they come when they are asked for, by
+Ray's multiplexing: requests of one model go where it is already, and the model that was not asked
+for longest goes when there are too many.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ __all__ = ["JSON_TYPE", "WHOLE_ANSWER", "WriteWhole", "send_answer", "send_tenso
 
 JSON_TYPE = "application/json"
 WHOLE_ANSWER = "aioinfer.whole_answer"
-"""The extension of a scope with a WriteWhole, ``write``; who wraps ``send`` takes it out."""
+"""The extension of a scope with a WriteWhole, ``write``; code that wraps ``send`` takes it out."""
 
 WriteWhole = Callable[[bytes, bytes], bool]
 """Writes an answer of status 200: its headers as they stand in its head, and its body. False: has

@@ -81,7 +81,7 @@ def app(
     """Make an ASGI application that serves networks by the Open Inference Protocol.
 
     Any ASGI server runs it, and frameworks mount it: ``fastapi_app.mount("/inference", app)``. The
-    networks stay the caller's, who closes them. ``token``: wanted as a bearer token of every
+    networks stay the caller's, which closes them. ``token``: wanted as a bearer token of every
     request. ``generations``: by name, how those generate that do. ``shared_memory_prefixes``: of
     the keys of shared memory that clients may register; without any they may not. Raises
     PropertyError for two networks of one name, for generations that do not fit and for what is no

@@ -1,11 +1,11 @@
 """The page at ``/``: what a server does now, as numbers, and as a timeline of the last seconds.
 
-Theory of operation. The page is static and says nothing of the server; its script asks for one
-document a second, which wants the token as every other address does. The document is made on a
-thread, once for all that look within half a second, and is bounded however busy the server is. A
-full ring of spans takes a third of a second to read, of which the event loop loses its part: the
-timeline is made anew when twenty times that has passed, so that looking costs a twentieth. The
-page's policy lets run what was written here, by its hash, and reach no other server.
+The page is static and says nothing of the server; its script asks for one document a second, which
+wants the token as every other address does. The document is made on a thread, once for all that
+look within half a second, and is bounded however busy the server is. A full ring of spans takes a
+third of a second to read, of which the event loop loses its part: the timeline is made anew when
+twenty times that has passed, so that looking costs a twentieth. The page's policy allows what was
+written here, by its hash, and no other server.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def get(path: str, endpoint: Endpoint) -> Route:
 
 
 def post(path: str, endpoint: Endpoint) -> Route:
-    """Return the route of an address that is told something."""
+    """Return the route of an address that takes a body."""
     return Route(path, _answering(endpoint), methods=["POST"])
 
 

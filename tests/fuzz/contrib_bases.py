@@ -29,7 +29,7 @@ def load_contrib_bases() -> list[Base]:
 
 
 def _newer(model: bytes) -> ModelProto:
-    """Let ONNX's operators stand behind one, too."""
+    """Put ONNX's operators behind one, too."""
     made = onnx.load_from_string(model)
     made.opset_import[0].version, made.ir_version = 21, 10
     return made

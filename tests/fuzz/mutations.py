@@ -293,7 +293,7 @@ def _inputs_swapped(draft: Draft, rng: Random) -> str | None:
 
 @_structure(1)
 def _input_again(draft: Draft, rng: Random) -> str | None:
-    """Let a node read one value twice, or its own result."""
+    """Have a node read one value twice, or its own result."""
     node = _node(draft, rng)
     if not node.input:
         return None

@@ -34,7 +34,7 @@ BOUND = 1e-2
 
 
 def with_batch(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
-    """Let the first dimension of these inputs be the batch."""
+    """Make the first dimension of these inputs the batch."""
     for value in model.graph.input:
         if value.name in names:
             value.type.tensor_type.shape.dim[0].dim_param = "batch"

@@ -44,7 +44,7 @@ class World:
                 self.executors.append(DeviceStreamExecutor(device.stream(name)))
 
     def happen(self) -> bool:
-        """Let one thing happen that could happen now; False if nothing can."""
+        """Do one thing that could happen now; False if nothing can."""
         choices = [self.release_cpu, *[lambda d=d: self.fire(d) for d in self.devices]]
         if self.gates:
             choices.append(self.open_gate)
@@ -141,7 +141,7 @@ graphs = st.integers(1, 9).flatmap(
 
 
 def drive(world: World, runs: list[Run]) -> None:
-    """Let random things happen until nothing can and every run has been started to its end."""
+    """Do random things until nothing can and every run has been started to its end."""
     while True:
         for run in runs:
             run.start_what_can()

@@ -268,7 +268,7 @@ class World:
         return found
 
     def work(self, choice: int, *, failing: bool) -> bool:
-        """Let a device do one thing; False if there is nothing to do."""
+        """Have a device do one thing; False if there is nothing to do."""
         places = self.places(failing=failing)
         if not places:
             return False

@@ -28,7 +28,7 @@ ERRORS = (aioinfer.errors.AioInferError, *PLANTED)
 
 
 def outcome_of(error: BaseException | None) -> str:
-    """Name the outcome as the statistics do; raises what nobody has planted.
+    """Name the outcome as the statistics do; raises what the test has not planted.
 
     ``closed`` may be a run that was aborted, or one that came too late.
     """

@@ -1,4 +1,4 @@
-"""Who uses a network until it is closed: each is told so by ClosedError, and nobody hangs."""
+"""Users of a network until it is closed: each gets ClosedError, and none hangs."""
 
 from __future__ import annotations
 

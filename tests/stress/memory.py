@@ -1,4 +1,4 @@
-"""How much memory the process has, looked at each time that so many runs have settled."""
+"""How much memory the process has, looked at after a number of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks a network for more than its queue takes, and hears so at once."""
+"""A client that asks a network for more than its queue takes, and is refused at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MOST_AT_ONCE = 5
 
 
 class OverloadClient(LoopClient):
-    """Tasks on one event loop, each with bursts of runs; nobody else uses the network.
+    """Tasks on one event loop, each with bursts of runs; no other client uses the network.
 
-    Whoever is refused tries again when any run is over: a full network has some under way.
+    A task that is refused tries again when any run is over: a full network has some under way.
     """
 
     task_count = 12

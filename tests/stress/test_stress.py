@@ -71,7 +71,7 @@ def work(client: Client, errors: list[BaseException]) -> None:
 
 
 def run_all(clients: list[Client]) -> None:
-    """Let all clients work at once, and raise the first error."""
+    """Have all clients work at once, and raise the first error."""
     errors: list[BaseException] = []
     threads = [
         threading.Thread(target=work, args=(client, errors), daemon=True) for client in clients

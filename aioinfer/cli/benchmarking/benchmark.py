@@ -34,11 +34,11 @@ from .measure import (
     run_on_event_loop,
     whole_rounds,
 )
-from .node_times import NodeTimes
 from .options import BenchmarkOptions, network_config, parse_options
 from .percentiles import summarize, throughput_per_s, window_between
 from .progress import progress_bar
 from .report import BenchmarkReport
+from .summed_node_times import NodeTimes
 from .tables import (
     print_network_properties,
     print_node_times,

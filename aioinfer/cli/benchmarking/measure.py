@@ -136,7 +136,7 @@ def whole_rounds(count: int, request_count: int) -> int:
 def measure_sync(request: SyncRequest, inputs: InputSets, measurement: Measurement) -> None:
     """Infer one after another on this thread; raises what the request raises.
 
-    Ctrl-C lets the inference under way finish and raises KeyboardInterrupt then; a second one
+    After Ctrl-C the inference under way ends, then KeyboardInterrupt is raised; a second one
     raises it at once.
     """
     with held_interrupt(is_impatient=True) as interrupt:

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...runtime.tracing.durations import Durations
 from ...runtime.tracing.statistics import StageStatistics
-from .node_times import NodeTime
 from .percentiles import LatencySummary, Window
+from .summed_node_times import NodeTime
 
 __all__ = ["BenchmarkReport", "json_value"]
 

@@ -11,9 +11,9 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.properties.properties import INPUT_SHAPES
 from ...runtime.tensors.tensor import Port
 from ..console import print_table
-from .node_times import NodeTime
 from .percentiles import LatencySummary, Window
 from .report import BenchmarkReport, json_value
+from .summed_node_times import NodeTime
 
 __all__ = [
     "print_network_properties",

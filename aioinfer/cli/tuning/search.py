@@ -1,11 +1,10 @@
 """The decisions of a search for the best configuration: what to try next, when to stop, which wins.
 
-Theory of operation. The search starts from the best of the configurations that a hint gives. It
-changes one property at a time by one step, and lets challenger and best so far run in turn, slice
-by slice, so that what else the machine does falls on both: what counts is the ratio of two slices
-that follow each other. A step that wins is followed by the next one along the same axis. Where no
-step wins any more, or the time is up, the best and the configurations of the hints are measured in
-turn once more.
+The search starts from the best of the configurations that a hint gives. It changes one property at
+a time by one step, and runs challenger and best so far in turn, slice by slice, so that what
+else the machine does falls on both: what counts is the ratio of two slices that follow each other.
+A step that wins is followed by the next one along the same axis. Where no step wins any more, or
+the time is up, the best and the configurations of the hints are measured in turn once more.
 
 Many rows in a run are had in two ways: requests of that many rows, or BATCH, which joins requests
 of one. Each is an axis, and a choice goes one way at a time; the step from one way to the other

@@ -1,7 +1,7 @@
 """``aioinfer tune``: the shell around the search for the best configuration of a model.
 
-It loads what ``search`` names, lets networks take turns, and keeps what was found where an
-interrupt leaves it.
+It loads what ``search`` names, measures networks in turns, and keeps what was found when an
+interrupt comes.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Tuner:
                 yield loaded
 
     def _measure_last(self, model: Model, baselines: Sequence[Loaded], best: Loaded) -> None:
-        """Let the best take turns with the hints, BATCH, and itself in f32, for the time left."""
+        """Measure the best in turns with the hints, BATCH, and itself in f32, for the time left."""
         rows = [*baselines, *self._beside(model, best.found)]
         if best not in rows:
             rows.append(best)

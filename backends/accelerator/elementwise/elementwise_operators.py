@@ -1,7 +1,7 @@
 """Elementwise operators as expressions of kernel C.
 
 Each rule gets the operands as C expressions, the step and the type of its first operand, and gives
-the expression of the result. NaN goes where numpy lets it go.
+the expression of the result. NaN gives what it gives in numpy.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ ELEMENTWISE_OPERATORS: Mapping[str, ElementwiseOperator] = {
     "Where": ElementwiseOperator(_where, _BOOLEANS, _ALL),
     "Xor": ElementwiseOperator(_binary("({a} != {b})"), _BOOLEANS),
 }
-"""By operator of ONNX; ``Scale``, a product with a number, is our own."""
+"""By operator of ONNX; ``Scale``, a multiplication by a number, is our own."""
 
 ONNX_OPERATORS = frozenset(ELEMENTWISE_OPERATORS) - {"Scale"}
 """Those that a model's nodes may be."""

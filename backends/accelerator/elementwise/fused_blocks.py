@@ -1,9 +1,9 @@
 """Steps of a fused group for a block of neighbouring elements, which move as words.
 
-Theory of operation. A work-item that moves one element at a time leaves a GPU's memory idle, since
-few bytes are on their way. So it computes a block: operands that lie like the result are read as a
-word, and so are rows that are broadcast, if a block never leaves one. A single number for the whole
-block is read once. What is read at other strides is read element by element.
+A work-item that moves one element at a time leaves a GPU's memory idle, since few bytes are on
+their way. So it computes a block: operands that lie like the result are read as a word, and so are
+rows that are broadcast, if a block never leaves one. A single number for the whole block is read
+once. What is read at other strides is read element by element.
 """
 
 from __future__ import annotations

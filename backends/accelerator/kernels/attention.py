@@ -12,8 +12,8 @@ from functools import partial
 from ....runtime.graph import DType, Node, Value
 from ..elementwise.fused_launch import fused_launch
 from ..elementwise.fused_step import ACCELERATOR_DOMAIN, FusedStep
-from ..launching.matmul import Matrices, launch_matmul
 from ..launching.strided_copy import strided_copy
+from ..launching.tiled_matmul import Matrices, launch_matmul
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
 from .epilogue import epilogue_code

@@ -11,8 +11,8 @@ from ....runtime.lowering.window import Window, window_of
 from ..elementwise.c_types import C_TYPES
 from ..elementwise.fused_step import ACCELERATOR_DOMAIN, FusedStep
 from ..launching.kernel_source import KernelSource
-from ..launching.matmul import Matrices, launch_matmul
 from ..launching.reach import elements
+from ..launching.tiled_matmul import Matrices, launch_matmul
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder

@@ -17,10 +17,10 @@ from ....runtime.lowering.strides import row_major
 from ..elementwise.c_types import C_TYPES, ELEMENT_WORDS
 from ..elementwise.fused_launch import line_groups
 from ..elementwise.operand_walk import index_code, plan_walk
-from ..launching.gathering import PLACE_TYPES, TAKEN_PLACE, take
 from ..launching.kernel_source import KernelSource
 from ..launching.reach import box, elements, whole
 from ..launching.strided_copy import strided_copy
+from ..launching.table_gather import PLACE_TYPES, TAKEN_PLACE, take
 from ..operand import Operand
 from ..plan import LaunchArgument
 from ..plan_builder import PlanBuilder

@@ -1,11 +1,11 @@
-"""States that a plan lets grow behind themselves in device memory, as far as it is one of a run.
+"""States that grow in device memory, in the room behind their rows: the part of a plan.
 
-Theory of operation. ``present = Concat(past, new)``, along an axis that is not the first one, would
-move every row in dense memory. Here ``present`` lies in a block with room behind the rows of each
-head, and a run whose ``past`` lies in such a block already writes ``new`` behind it, and nothing
-else. A plan has the launches that move ``past`` into a block all the same: from dense memory, where
-the host has given it, and from a smaller block, where that one is full. A run enqueues one of
-them, or none. What reads ``present`` knows how it lies, or gets a dense copy.
+``present = Concat(past, new)``, along an axis that is not the first one, would move every row in
+dense memory. Here ``present`` lies in a block with room behind the rows of each head, and a run
+whose ``past`` lies in such a block already writes ``new`` behind it, and nothing else. A plan has
+the launches that move ``past`` into a block all the same: from dense memory, where the host has
+given it, and from a smaller block, where that one is full. A run enqueues one of them, or none.
+What reads ``present`` knows how it lies, or gets a dense copy.
 """
 
 from __future__ import annotations

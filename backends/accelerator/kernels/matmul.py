@@ -8,7 +8,7 @@ from functools import partial
 from ....runtime.graph import DType, Node, Value
 from ..elementwise.fused_step import ACCELERATOR_DOMAIN, FusedStep
 from ..elementwise.operand_walk import broadcast_strides
-from ..launching.matmul import Matrices, launch_matmul
+from ..launching.tiled_matmul import Matrices, launch_matmul
 from ..operand import Operand, StridedOperand
 from ..plan_builder import PlanBuilder
 from .epilogue import epilogue_code

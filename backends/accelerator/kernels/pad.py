@@ -19,8 +19,8 @@ from ....runtime.lowering.pad import (
     repeated_indices,
 )
 from ....runtime.lowering.strides import row_major
-from ..launching.gathering import table_operand, take
 from ..launching.strided_copy import strided_copy
+from ..launching.table_gather import table_operand, take
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
 from .registry import kernel

@@ -20,9 +20,9 @@ from ....runtime.operators.images.resampling import WeightedIndices
 from ....runtime.passes.rewriting.matching import dtype_of
 from ..elementwise.c_types import C_TYPES, FLOATS
 from ..elementwise.fused_launch import line_groups
-from ..launching.gathering import table_operand, take
 from ..launching.kernel_source import KernelSource
 from ..launching.reach import elements, whole
+from ..launching.table_gather import table_operand, take
 from ..operand import Operand
 from ..plan_builder import PlanBuilder
 from .registry import kernel

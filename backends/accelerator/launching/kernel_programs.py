@@ -1,7 +1,7 @@
 """Kernels that are built, each once for a device; drivers keep them on disk as well.
 
-Theory of operation. Equal kernels of all networks on a device are one. A program belongs to the
-plans that built it or found it built, and goes with the last of them.
+Equal kernels of all networks on a device are one. A program belongs to the plans that built it or
+found it built, and goes with the last of them.
 """
 
 from __future__ import annotations

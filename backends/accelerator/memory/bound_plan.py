@@ -1,9 +1,9 @@
 """A plan with addresses in one slot: what its kernels are given, and where its tensors lie.
 
-Theory of operation. Kernels have the slot's own memory as arguments. A run whose input is on the
-device already, or whose output is to stay there, may have the kernels take that memory instead, so
-that nothing is copied. A launch graph keeps the arguments that it was captured with: where there is
-one, such inputs and outputs are copied on the device.
+Kernels have the slot's own memory as arguments. A run whose input is on the device already, or
+whose output is to stay there, may have the kernels take that memory instead, so that nothing is
+copied. A launch graph keeps the arguments that it was captured with: where there is one, such
+inputs and outputs are copied on the device.
 """
 
 from __future__ import annotations

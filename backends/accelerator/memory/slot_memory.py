@@ -1,10 +1,10 @@
 """What one slot has on the device: its arena, staging memory, and the plans bound to them.
 
-Theory of operation. Only the run that has the slot takes memory and binds plans here, so nothing is
-locked, and whatever is replaced is not in use by the device any more. The arena grows to the
-largest plan that the slot has run; then kernels are bound anew, because they hold addresses in it.
-A plan stays bound as long as the network keeps it: building a plan takes the others out, which a
-run that still has one does not notice. In a steady state nothing is allocated.
+Only the run that has the slot takes memory and binds plans here, so nothing is locked, and whatever
+is replaced is not in use by the device any more. The arena grows to the largest plan that the slot
+has run; then kernels are bound anew, because they hold addresses in it. A plan stays bound as long
+as the network keeps it: building a plan takes the others out, which a run that still has one does
+not notice. In a steady state nothing is allocated.
 
 Where launches are captured, that runs them once on what happens to lie in the arena. It writes the
 arena and staging memory alone, which are free: the run that binds has staged nothing yet. Launch

@@ -1,9 +1,8 @@
 """Connected elementwise nodes as one node, which reads and writes memory once.
 
-Theory of operation. From each elementwise node, the last ones first, a group grows backwards: it
-takes in the node that makes one of its operands, if that is elementwise, used by the group alone,
-and has as many elements as the result, so that nothing is computed twice. A group may branch and
-join.
+From each elementwise node, the last ones first, a group grows backwards: it takes in the node that
+makes one of its operands, if that is elementwise, used by the group alone, and has as many elements
+as the result, so that nothing is computed twice. A group may branch and join.
 """
 
 from __future__ import annotations

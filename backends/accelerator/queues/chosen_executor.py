@@ -12,7 +12,7 @@ __all__ = ["ChosenExecutor"]
 class ChosenExecutor(TaskExecutor):
     """Runs on ``heavy`` what ``is_heavy`` says is too long for the calling thread.
 
-    It asks when the work arrives. Both executors belong to others, who close them.
+    It asks when the work arrives. Both executors belong to others, which close them.
     """
 
     def __init__(

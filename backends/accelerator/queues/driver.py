@@ -1,10 +1,10 @@
 """What an accelerator asks of a driver: devices, memory, in-order queues, programs and events.
 
-Theory of operation. Everything here is a contract; a backend's driver keeps it with the real thing,
-and a test's fake may stand in for it. Nothing waits but ``Event.wait`` and ``Context.program``. The
-caller that enqueues a copy keeps its event, the memory and the host array until the event is over:
-to drop an unfinished copy event may block, in pyopencl even with the GIL held. A kernel object
-holds its arguments, so each launch of each slot has one of its own.
+Everything here is a contract; a backend's driver keeps it with the real thing, and a test's fake
+may stand in for it. Nothing waits but ``Event.wait`` and ``Context.program``. The caller that
+enqueues a copy keeps its event, the memory and the host array until the event is over: to drop an
+unfinished copy event may block, in pyopencl even with the GIL held. A kernel object holds its
+arguments, so each launch of each slot has one of its own.
 
 Any method may raise DriverError.
 """
@@ -221,7 +221,7 @@ class Queue(Protocol):
     """An in-order queue: what is enqueued only, and runs later. Not on two threads at once.
 
     Events of what is enqueued while ``is_timed`` know their times; others need not. While it
-    ``spins``, who waits for the last event of a run may keep a core busy, where that wakes sooner.
+    ``spins``, a thread that waits for a run's last event may keep a core busy to wake sooner.
     """
 
     is_timed: bool

@@ -1,12 +1,11 @@
 """A device in use: its context, its queues, their completion threads, memory and built kernels.
 
-Theory of operation. All networks on a device share what is here. Uploads have a queue; launches
-have several, each with one for its downloads, and there are events between them, so that what
-different runs do overlaps. A network takes the compute queues that the fewest others have, so that
-none waits for a stranger as long as there are enough. For the same reason each queue has a
-completion thread, started by the first event that is waited for there: events of one queue fire in
-their order, those of several do not. Errors of earlier commands reach the last event of a run
-through wait lists.
+All networks on a device share what is here. Uploads have a queue; launches have several, each with
+one for its downloads, and there are events between them, so that what different runs do overlaps. A
+network takes the compute queues that the fewest others have, so that none waits for a stranger as
+long as there are enough. For the same reason each queue has a completion thread, started by the
+first event that is waited for there: events of one queue fire in their order, those of several do
+not. Errors of earlier commands reach the last event of a run through wait lists.
 """
 
 from __future__ import annotations

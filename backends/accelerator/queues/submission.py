@@ -1,11 +1,11 @@
 """What is enqueued between two events of a queue, when the device did it, and whether it failed.
 
-Theory of operation. A submission keeps its commands until the device has passed the event behind
-them. Then the commands of each stage say when the device began and ended them, and are released;
-nothing is asked before, because only the end of a command makes its times known. A wait for an
-event that has failed gives no more than that (-14), so a submission whose event has failed asks
-each command, and takes what it waited for into account: the first failure in that order is the
-cause. Not thread-safe by itself: the streams of a device lock.
+A submission keeps its commands until the device has passed the event behind them. Then the commands
+of each stage say when the device began and ended them, and are released; nothing is asked before,
+because only the end of a command makes its times known. A wait for an event that has failed gives
+no more than that (-14), so a submission whose event has failed asks each command, and takes what it
+waited for into account: the first failure in that order is the cause. Not thread-safe by itself:
+the streams of a device lock.
 """
 
 from __future__ import annotations

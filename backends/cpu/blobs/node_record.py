@@ -129,7 +129,7 @@ class NodesReader:
 def find_other_shape(node: Node, reads: Sequence[Operand], writes: Sequence[Operand]) -> str | None:
     """Say why an operator of ONNX does not compute results of these shapes, or None.
 
-    The operands are those that ``find_array_overrun`` has let pass. Raises what a type rule does.
+    ``find_array_overrun`` has accepted the operands. Raises what a type rule does.
     """
     given = iter(reads)
     inputs = [None if value is None else _typed(next(given)) for value in node.inputs]

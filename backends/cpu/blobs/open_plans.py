@@ -1,11 +1,11 @@
 """The plans of a network of open shapes in a blob, beside its model.
 
-Theory of operation. The model makes plans of any shapes on any machine; what was compiled for
-some is kept beside it, for those with the same library, processor, threads and properties, and
-is left aside by all others. A plan is read when a run first asks for its shapes, so an import costs
-as much for a hundred plans as for one. Packed weights are tensors of all plans together; constants
-that are used as they are stay the model's. Of each packed weight is noted which constant it was
-packed from, so that plans that are compiled after an import share it.
+The model makes plans of any shapes on any machine; what was compiled for some is kept beside it,
+for those with the same library, processor, threads and properties, and is left aside by all others.
+A plan is read when a run first asks for its shapes, so an import costs as much for a hundred plans
+as for one. Packed weights are tensors of all plans together; constants that are used as they are
+stay the model's. Of each packed weight is noted which constant it was packed from, so that plans
+that are compiled after an import share it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Ensembles of trees as one native kernel over tables, which are made once for all plans.
 
-Theory of operation. The tables lie in one array of bytes, so that plans share it and blobs hold it:
-a head of counts, then each table from a multiple of 64 bytes on. native_trees.c says what they are,
-and bounds what it reads from them. Comparisons are in float32; ensembles that want float64, rows of
-other types and labels that are strings are for numpy.
+The tables lie in one array of bytes, so that plans share it and blobs hold it: a head of counts,
+then each table from a multiple of 64 bytes on. native_trees.c says what they are, and bounds what
+it reads from them. Comparisons are in float32; ensembles that want float64, rows of other types and
+labels that are strings are for numpy.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-/* Products with weights of 4 or 8 bits, which are read as they are packed.
+/* Matmuls with weights of 4 or 8 bits, which are read as they are packed.
  *
- * Theory of operation. A row of weights is one column of the product: blocks of numbers, each with a
- * scale and, where there are some, a zero point. 32 bytes of it are a chunk: eight words of 32 bits,
- * each of which holds ELEMENTS numbers in a row, the lowest bits first. The number at the same place
- * of each word is two shifts away, so a chunk becomes ELEMENTS vectors of eight numbers. Data are
- * put into that order first, once for all columns: in a chunk, the first numbers of the eight words,
- * then the second ones, and so on.
+ * A row of weights is one column of the result: blocks of numbers, each with a scale and, where
+ * there are some, a zero point. 32 bytes of it are a chunk: eight words of 32 bits, each of which
+ * holds ELEMENTS numbers in a row, the lowest bits first. The number at the same place of each word
+ * is two shifts away, so a chunk becomes ELEMENTS vectors of eight numbers. Data are put into that
+ * order first, once for all columns: in a chunk, the first numbers of the eight words, then the
+ * second ones, and so on.
  *
  * Numbers are counted from the middle of their range, and so are zero points.
  */
@@ -98,7 +98,7 @@ static void fill_last(struct last_chunk *last, const struct packing *packing, co
         memcpy(last->zeros, zeros + first, (size_t)blocks);
 }
 
-/* A part of a product: some of the columns, for all rows. */
+/* A part of a matmul: some of the columns, for all rows. */
 struct packed_part {
     const float *data, *scales, *bias;
     const char *weights;

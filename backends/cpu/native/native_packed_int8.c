@@ -1,11 +1,11 @@
-/* Products of weights of 4 bits with data that are rounded to 8 bits for that.
+/* Matmuls of weights of 4 bits with data that are rounded to 8 bits for that.
  *
- * Theory of operation. Each 32 numbers of data in a row are a block, which is stored by a scale of its
- * own, the largest of them by 127. Weights lie as native_packed.c has them, so a chunk of 32 bytes is
- * two blocks: the lower halves of its bytes are the numbers at even places, the upper ones those at odd
- * places, and data are stored in that order. A product of a weight, 0 to 15, and a number of data,
- * up to 127, fits 16 bits with three others. What weights count from is taken out of a block's sum
- * with the sum of its data.
+ * Each 32 numbers of data in a row are a block, which is stored by a scale of its own, the largest
+ * of them by 127. Weights lie as native_packed.c has them, so a chunk of 32 bytes is two blocks:
+ * the lower halves of its bytes are the numbers at even places, the upper ones those at odd places,
+ * and data are stored in that order. A product of a weight, 0 to 15, and a number of data, up to
+ * 127, fits 16 bits with three others. What weights count from is taken out of a block's sum with
+ * the sum of its data.
  */
 #include <math.h>
 #include <string.h>

@@ -121,7 +121,7 @@ INLINE int comes_first(float x, float y, int is_before, int wants_largest)
     return wants_largest ? x > y : x < y;
 }
 
-/* Let an element sink to where all below it come before it. */
+/* Move an element down to where all below it come before it. */
 INLINE void sink(const struct heap *heap, int64_t count, int64_t at, float number, int64_t place,
                  int wants_largest)
 {

@@ -1,8 +1,9 @@
 /* oneDNN's primitives: compiling one takes some tenths of a millisecond, and none needs another, so
- * the caller and some helpers each take the next that no thread has begun. A helper's CPU may be taken
- * by others: the caller waits for what one has begun, and for none that has not come yet, which finds
- * nothing to do and ends. So there is no helper to end at fork or exit. What a primitive is compiled
- * for depends on how many threads OpenMP would use on the thread that compiles it, so they are told. */
+ * the caller and some helpers each take the next that no thread has begun. A helper's CPU may be
+ * taken by others: the caller waits for what one has begun, and for none that has not come yet,
+ * which finds nothing to do and ends. So there is no helper to end at fork or exit. What a
+ * primitive is compiled for depends on how many threads OpenMP would use on the thread that
+ * compiles it, so helpers get that number. */
 #include "primitives.h"
 
 #include "number_buffers.h"

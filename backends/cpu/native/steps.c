@@ -327,8 +327,8 @@ static PyMethodDef methods[] = {
     {"make_primitives", make_primitives, METH_VARARGS,
      "make_primitives(descs, primitives, threads, helper_count)\n\n"
      "Compile primitives for that many OpenMP threads, which this one is set to, without the GIL and\n"
-     "with so many threads beside the caller; write their handles. The first two arguments are arrays\n"
-     "of 64-bit integers. None, or the status of one that is refused: then none is left."},
+     "with helper_count threads beside the caller; write their handles. The first two arguments are\n"
+     "arrays of 64-bit integers. None, or the status of one that is refused: then none is left."},
     {"suppress_boxes", suppress_boxes, METH_VARARGS,
      "suppress_boxes(most_overlap, corners, order, kept)\n\n"
      "Take boxes in an order, each unless it overlaps one that was taken before by more than that share\n"

@@ -1,10 +1,10 @@
 """Memory and threads, tried out before they are asked for by code that cannot do without.
 
-Theory of operation. oneDNN checks most of its allocations, and not all; libgomp ends the process if
-a thread cannot be started, or a small piece of memory had. So as much memory as they will need is
-mapped first and given back untouched, and as many threads are started and ended: if that fails it
-is an error like any other. Others may be quicker to take what was there; a process that runs out of
-all that it may have can only be made unlikely to end.
+oneDNN checks most of its allocations, and not all; libgomp ends the process if a thread cannot be
+started, or a small piece of memory had. So as much memory as they will need is mapped first and
+given back untouched, and as many threads are started and ended: if that fails it is an error like
+any other. Others may be quicker to take what was there; a process that runs out of all that it may
+have can only be made unlikely to end.
 """
 
 from __future__ import annotations

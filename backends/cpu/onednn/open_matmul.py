@@ -1,11 +1,11 @@
 """Matmuls of a trace that are compiled once, for all lengths.
 
-Theory of operation. oneDNN's plain matmul, its choice for float32 on CPUs without AVX-512, reads
-lengths and strides that a descriptor leaves open from the memory objects of each run. Measured, it
-is as quick so as when it is compiled for them, and gives the same bits; other implementations do
-not take open lengths. A caller with open lengths answers for what the library checks
-otherwise: that the lengths of the three matrices agree, and that each memory object is described
-as this call was (``find_misfit``).
+oneDNN's plain matmul, its choice for float32 on CPUs without AVX-512, reads lengths and strides
+that a descriptor leaves open from the memory objects of each run. Measured, it is as quick so as
+when it is compiled for them, and gives the same bits; other implementations do not take open
+lengths. A caller with open lengths answers for what the library checks otherwise: that the lengths
+of the three matrices agree, and that each memory object is described as this call was
+(``find_misfit``).
 """
 
 from __future__ import annotations

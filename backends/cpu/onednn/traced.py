@@ -1,10 +1,9 @@
 """oneDNN's descriptors in a trace: made with lengths that remember, and made again for others.
 
-Theory of operation. A plan builder that is given SymInts (runtime/graph/sym_int.py) is given this
-engine, too. Where a length is a SymInt, what it makes keeps how it was made. What code reads of it
-is a number that a replay reads again; what code decides by it (is it blocked, are two equal, which
-implementation is it) is a guard. Equal calls of one trace share what they make, and so do those of
-its replays.
+A plan builder that is given SymInts (runtime/graph/sym_int.py) is given this engine, too. Where a
+length is a SymInt, what it makes keeps how it was made. What code reads of it is a number that a
+replay reads again; what code decides by it (is it blocked, are two equal, which implementation is
+it) is a guard. Equal calls of one trace share what they make, and so do those of its replays.
 """
 
 from __future__ import annotations

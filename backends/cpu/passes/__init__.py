@@ -55,7 +55,7 @@ def plan_passes(
 
     The passes of one list share ``cache``, by default a new one: make the list once for a network,
     so that its plans share the constants in it. ``disabled`` are names of passes to leave out;
-    ``keep_nan`` fuses nothing in which oneDNN loses NaN; ``has_int8`` says that products of stored
+    ``keep_nan`` fuses nothing in which oneDNN loses NaN; ``has_int8`` says that matmuls of stored
     numbers are computed as they are.
     """
     cache = ConstantCache() if cache is None else cache

@@ -1,4 +1,4 @@
-"""A BatchNormalization that follows nothing it could be folded into, as a product and a sum."""
+"""A BatchNormalization that follows nothing it could be folded into, as Mul and Add."""
 
 from __future__ import annotations
 

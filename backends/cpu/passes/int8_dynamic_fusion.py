@@ -1,7 +1,7 @@
 """Gemm and MatMul of data whose scale the run finds, in int8.
 
 Scales and shifts of the columns are then computed in each run: a few numbers of each weight's
-column, times scale and zero point of the data. The product itself is that of ``int8_fusion.py``.
+column, times scale and zero point of the data. The matmul itself is that of ``int8_fusion.py``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Int8DynamicFusion(Pass):
-    """Make ``Int8MatMul`` of products whose data DynamicQuantizeLinear, or a caller, has stored.
+    """Make ``Int8MatMul`` of matmuls whose data DynamicQuantizeLinear, or a caller, has stored.
 
     A bias and activations behind it become part of it; the result is float32. ``cache`` keeps what
     is computed of constants, once for all plans.

@@ -1,10 +1,10 @@
 """What follows an int8 Conv, Gemm or MatMul, as steps that oneDNN applies to its sums. Pure.
 
-Theory of operation. From the matmul or convolution one walks forward as long as the result so far
-has one user. Activations are steps as they are. A QuantizeLinear ends the walk, unless what it
-stores is dequantised for one elementwise node after another and stored again: then it becomes the
-steps that it is made of, so that the sum of a residual block needs no pass over memory of its own,
-and comes to the numbers that the file's nodes come to.
+From the matmul or convolution one walks forward as long as the result so far has one user.
+Activations are steps as they are. A QuantizeLinear ends the walk, unless what it stores is
+dequantised for one elementwise node after another and stored again: then it becomes the steps that
+it is made of, so that the sum of a residual block needs no pass over memory of its own, and comes
+to the numbers that the file's nodes come to.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Conv, Gemm and MatMul between DequantizeLinear and QuantizeLinear, in int8.
 
-Theory of operation. A product of what was dequantised by one scale and weights that are int8 around
+Theory of operation. A matmul of what was dequantised by one scale and weights that are int8 around
 0 is a sum of products of small integers, times a scale for each channel. The zero point of the data
 is taken out of the sums with the bias, since weights are known; pads, which stand for the real 0,
 then have to hold it. What is stored in 8 bits again is shifted and scaled to its own numbers along
@@ -44,7 +44,7 @@ _MOST = 2**31 - 1
 
 
 class Int8Fusion(Pass):
-    """Make ``Int8Conv`` and ``Int8MatMul`` of products of stored numbers.
+    """Make ``Int8Conv`` and ``Int8MatMul`` of what multiplies stored numbers.
 
     Inputs: data as they are stored, int8 weights, a float32 shift for each channel, float32 scales
     (one, or one for each channel), and operands of steps. Result: steps(sum * scale + shift),

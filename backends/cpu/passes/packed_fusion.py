@@ -1,9 +1,9 @@
 """Matmuls with constant weights of 4 or 8 bits, which are read as they are packed.
 
-Theory of operation. onnxruntime's MatMulNBits has weights as the native kernel wants them: a row of
-bytes for each column of the result, in blocks that have a scale and, at will, a zero point. A
-DequantizeLinear in front of a MatMul or Gemm says the same, and is packed likewise, once. Where
-data are stored numbers, too, the product is one of int8 and left to the passes for that.
+onnxruntime's MatMulNBits has weights as the native kernel wants them: a row of bytes for each
+column of the result, in blocks that have a scale and, at will, a zero point. A DequantizeLinear in
+front of a MatMul or Gemm says the same, and is packed likewise, once. Where data are stored
+numbers, too, the matmul is one of int8 and left to the passes for that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _IN_INT8 = 4
 
 @dataclass(frozen=True)
 class _Packed:
-    """Weights of a product: a row of bytes, and scales and zero points of its blocks, per column.
+    """Weights of a matmul: a row of bytes, and scales and zero points of its blocks, per column.
 
     Zero points count from the middle of the range.
     """
@@ -129,7 +129,7 @@ def _of_bits(node: Node) -> GraphPatch | None:
 
 
 def _of_dequantized(node: Node) -> GraphPatch | None:
-    """Pack what a DequantizeLinear makes of a constant for this product alone."""
+    """Pack what a DequantizeLinear makes of a constant for this matmul alone."""
     maker = made_by(node.input_at(1), "DequantizeLinear")
     if maker is None or only_user(maker.outputs[0]) is not node:
         return None
@@ -152,7 +152,7 @@ def _of_dequantized(node: Node) -> GraphPatch | None:
 
 
 def _packed(maker: Node, is_turned: bool) -> _Packed | None:
-    """Bring weights, scales and zero points to one row for each column of the product."""
+    """Bring weights, scales and zero points to one row for each column of the result."""
     stored, scale, zero = (maker.input_at(index) for index in range(3))
     kind = _STORED.get(dtype_of(stored) or DType.FLOAT32)
     if kind is None or stored is None or stored.constant is None or stored.constant.ndim != 2:

@@ -1,12 +1,12 @@
 """What is stored in 8 bits only to be dequantised again, rounded where it is made.
 
-Theory of operation. An operator without a kernel for stored numbers computes in float32, between a
-DequantizeLinear and a QuantizeLinear. What it gives to the next such operator is then rounded to
-what 8 bits can hold, and need not be in 8 bits: that is four steps on each number,
+An operator without a kernel for stored numbers computes in float32, between a DequantizeLinear and
+a QuantizeLinear. What it gives to the next such operator is then rounded to what 8 bits can hold,
+and need not be in 8 bits: that is four steps on each number,
 
     clip(x / scale, low - zero point, high - zero point), rounded, times scale
 
-which oneDNN applies to a product before it is written, and the elementwise kernel in one walk. It
+which oneDNN applies to a matmul before it is written, and the elementwise kernel in one walk. It
 divides, as numbers between two others are common where one scale is twice another.
 """
 

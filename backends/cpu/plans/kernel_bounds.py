@@ -402,7 +402,7 @@ def _thin_matmul(parameters: Sequence[int]) -> list[Reach]:
     outer, pairs, rows, inner, columns = lengths
     strides = [4 * stride for stride in parameters[7:16]]
     if is_standing not in (0, 1) or not 1 <= parts <= _MOST_PARTS or inner < 1:
-        raise ValueError(f"a product in {parts} parts of rows of {inner}")
+        raise ValueError(f"a matmul in {parts} parts of rows of {inner}")
     _product(*lengths, 4)
     _product(parts, outer, pairs)
     _product(parts, columns)

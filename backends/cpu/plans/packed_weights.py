@@ -241,7 +241,7 @@ class WeightStore:
             weight.free()
         for buffer in plain:
             buffer.array = None
-        self._slabs.let_go()
+        self._slabs.release()
 
     @property
     def is_closed(self) -> bool:

@@ -1,9 +1,9 @@
 """A plan for other lengths: its steps again, with the numbers that they come to.
 
-Theory of operation. A template is a plan that was built with SymInts (see runtime/graph/sym_int.py)
-and the trace of how it was built. For other lengths the trace is computed again: all numbers, the
-descriptors and primitives that depend on them, and the guards, which say whether the same steps are
-right. Memory is then planned for the new sizes. Nothing else of building a plan depends on lengths.
+A template is a plan that was built with SymInts (see runtime/graph/sym_int.py) and the trace of how
+it was built. For other lengths the trace is computed again: all numbers, the descriptors and
+primitives that depend on them, and the guards, which say whether the same steps are right. Memory
+is then planned for the new sizes. Nothing else of building a plan depends on lengths.
 """
 
 from __future__ import annotations

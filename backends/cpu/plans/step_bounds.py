@@ -150,7 +150,8 @@ def find_shared_memory(
     """Look for operands of a step that lie in the memory of one that has to have its own.
 
     A primitive keeps addresses in its scratchpad, and a kernel looks at indices before it writes:
-    who overwrites these meanwhile has it go anywhere. ``offsets`` places the arena's buffers.
+    code that overwrites these meanwhile may have it write anywhere. ``offsets`` places the arena's
+    buffers.
     """
     mine, start = own.buffer, offsets.get(own.buffer, 0)
     end = start + mine.size_bytes

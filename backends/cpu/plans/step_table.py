@@ -1,10 +1,10 @@
 """The table that the native code runs a plan's steps by, but for the addresses.
 
-Theory of operation. A table is a list of words (steps.c), and most of them are the same in all
-plans of one template: which step comes where, which operand is whose. So a table is held as a form,
-which such plans share, and the parts that differ: numbers, buffers, descriptors and primitives. The
-form says of each word from which part it comes, and a program (programs/program.py) puts all parts
-into one array, with the addresses of its stream, from which it takes the words at once.
+A table is a list of words (steps.c), and most of them are the same in all plans of one template:
+which step comes where, which operand is whose. So a table is held as a form, which such plans
+share, and the parts that differ: numbers, buffers, descriptors and primitives. The form says of
+each word from which part it comes, and a program (programs/program.py) puts all parts into one
+array, with the addresses of its stream, from which it takes the words at once.
 """
 
 from __future__ import annotations

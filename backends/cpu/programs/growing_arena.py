@@ -1,11 +1,10 @@
 """The scratch memory of one stream, which grows without giving up the pages that it has.
 
-Theory of operation. New memory costs a fault for each page when it is first written: for a network
-of convolutions some thousands, which take as long as making its plan. So a mapping has room beyond
-what is asked for, which costs nothing until it is written, and beyond that it is made longer, and
-moved if it has to be, with the pages that it has. That needs that no array refers to it any more;
-where one still does, as those of another network's programs, memory is had anew, and the old one
-goes with them.
+New memory costs a fault for each page when it is first written: for a network of convolutions some
+thousands, which take as long as making its plan. So a mapping has room beyond what is asked for,
+which costs nothing until it is written, and beyond that it is made longer, and moved if it has to
+be, with the pages that it has. That needs that no array refers to it any more; where one still
+does, as those of another network's programs, memory is had anew, and the old one goes with them.
 """
 
 from __future__ import annotations

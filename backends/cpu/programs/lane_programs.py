@@ -1,9 +1,9 @@
 """Programs by stream: each stream binds a plan to its arena, and keeps what it has bound.
 
-Theory of operation. A stream computes one run at a time, so all networks whose runs it computes
-share one arena, as large as the largest of their plans needs. It is an attribute of the lane, held
-weakly there, and goes with the last network that uses it. When it grows it moves, and programs that
-point into the old one are bound anew by their next run.
+A stream computes one run at a time, so all networks whose runs it computes share one arena, as
+large as the largest of their plans needs. It is an attribute of the lane, held weakly there, and
+goes with the last network that uses it. When it grows it moves, and programs that point into the
+old one are bound anew by their next run.
 
 A stream of several threads has a team, which may be smaller for a while (lane_team.py), or for
 single runs under a quota. Runs take the plan for its size then, once that has been made.
@@ -165,7 +165,7 @@ class LanePrograms:
             return sum(held.arena.used_bytes for held in self._lanes.values())
 
     def clear(self) -> None:
-        """Let go of everything; when no run is left."""
+        """Drop all programs and lanes; when no run is left."""
         with self._lock:
             self._lanes.clear()
         self._want_resized = None

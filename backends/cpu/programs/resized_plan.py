@@ -1,9 +1,9 @@
 """A plan for fewer threads: the same steps in the same layouts, with primitives made for them.
 
-Theory of operation. A primitive divides its work among the threads that it was made for, so a
-smaller team needs primitives of its own. They are made from what the first ones were made from,
-with every layout that oneDNN was free to choose fixed to its choice: packed weights, and all the
-rest of the plan, serve both. Only scratchpads differ, so the arena is planned anew.
+A primitive divides its work among the threads that it was made for, so a smaller team needs
+primitives of its own. They are made from what the first ones were made from, with every layout that
+oneDNN was free to choose fixed to its choice: packed weights, and all the rest of the plan, serve
+both. Only scratchpads differ, so the arena is planned anew.
 
 A few convolutions have no quick implementation for the smaller team in the layout of the larger
 one. Their packed weights are packed a second time, from the first packing.

@@ -7,10 +7,10 @@ alone would have been done long before. Two facts decide:
 - A team whose CPUs are free never lets its caller sleep, because the waits are shorter than the
   time that a waiting thread looks for the others. So wall time that the caller spent on no CPU says
   that the run was held up, on its own CPU or on a mate's. Runs that were held up halve the team.
-- A smaller team learns nothing about the CPUs that it has left. Whoever asks the system how many of
-  them were free tells it, and it grows into these. Where the system does not say, it grows to try.
-  It also tries, but seldom, where a CPU is free half of the time: what uses it in short turns, as
-  an event loop does, holds no run up.
+- A smaller team learns nothing about the CPUs that it has left. ``LaneTeam`` asks the system how
+  many of them were free, and the team grows into these. Where the system does not say, it grows to
+  try. It also tries, but seldom, where a CPU is free half of the time: what uses it in short turns,
+  as an event loop does, holds no run up.
 
 A team that is held up again soon after it grew has to wait longer each time.
 """

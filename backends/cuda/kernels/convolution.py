@@ -16,7 +16,7 @@ from ....runtime.passes.rewriting.matching import scalar_of
 from ...accelerator.elementwise.fused_step import parse_steps
 from ...accelerator.kernels.epilogue import EPILOGUE_START, extra_operands
 from ...accelerator.kernels.window_code import transposed_loops, window_loops
-from ...accelerator.launching.gathering import table_operand
+from ...accelerator.launching.table_gather import table_operand
 from ...accelerator.operand import Operand
 from ...accelerator.plan_builder import PlanBuilder
 from ..domain import CUDA_DOMAIN

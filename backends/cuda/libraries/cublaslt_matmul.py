@@ -1,9 +1,9 @@
 """Plans of cuBLASLt in use: matmuls by the fastest algorithm that was found.
 
-Theory of operation. Where plans can be timed, the algorithms that the library's heuristics
-recommend compete on the device, and the winner's bytes are kept on disk, by kind of device and
-version; else the first one is taken. The library checks what comes from disk. Plans of a device are
-the process's, not a network's, since an operation's plan is the same for all.
+Where plans can be timed, the algorithms that the library's heuristics recommend compete on the
+device, and the winner's bytes are kept on disk, by kind of device and version; else the first one
+is taken. The library checks what comes from disk. Plans of a device are the process's, not a
+network's, since an operation's plan is the same for all.
 """
 
 from __future__ import annotations

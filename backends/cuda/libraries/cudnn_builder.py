@@ -1,9 +1,9 @@
 """Building cuDNN's plans from descriptions: every call of the frontend that needs no device.
 
-Theory of operation. The frontend holds the GIL throughout, for up to seconds, so this mostly runs
-in processes of its own, which load it and ``cudnn_graph`` without the rest of aioinfer. A graph is
-planned for a device's properties, which need no device. Attention asks for the architecture, too,
-and the frontend would ask the device if it were not told.
+The frontend holds the GIL throughout, for up to seconds, so this mostly runs in processes of its
+own, which load it and ``cudnn_graph`` without the rest of aioinfer. A graph is planned for a
+device's properties, which need no device. Attention asks for the architecture, too, and the
+frontend would ask the device if it were not told.
 
 The frontend is handed around as a module, because only some machines have it. It needs neither
 torch nor the packages that it declares.

@@ -1,8 +1,8 @@
 """Convolutions with their epilogues, as graphs of cuDNN.
 
-Theory of operation. The order decides which engines there are: convolution, residual, bias,
-activation has precompiled ones, any other order is compiled for each shape. Likewise relu6 is the
-least of relu and 6, because the frontend's clipped relu is left to the slowest engine.
+The order decides which engines there are: convolution, residual, bias, activation has precompiled
+ones, any other order is compiled for each shape. Likewise relu6 is the least of relu and 6, because
+the frontend's clipped relu is left to the slowest engine.
 """
 
 from __future__ import annotations

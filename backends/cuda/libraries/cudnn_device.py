@@ -1,7 +1,7 @@
 """cuDNN on this machine's devices: whether it is there, and its plans for each device in use.
 
-Theory of operation. Plans, their files and the processes that build them belong to the process, not
-to a network, since an operation's plan is the same for all. They are made with the first use.
+Plans, their files and the processes that build them belong to the process, not to a network, since
+an operation's plan is the same for all. They are made with the first use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What cuDNN is to compute, as data: tensors, steps, and which engines must not be used.
 
-Theory of operation. A description is made by pure functions, built by ``cudnn_builder``, and goes
-as JSON to the processes that build plans. So this module and that one import nothing of aioinfer,
-and are loaded there without it.
+A description is made by pure functions, built by ``cudnn_builder``, and goes as JSON to the
+processes that build plans. So this module and that one import nothing of aioinfer, and are loaded
+there without it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Plans of cuDNN in use: found on disk or built, chosen, loaded, and enqueued.
 
-Theory of operation. A plan is a blob until it is loaded for a device, wherever it comes from: the
-disk, another process, or, where that fails, this one. The device's properties go to those processes
-as JSON. If plans can be timed, those that cuDNN recommends compete and the winner is kept on disk;
-else the first one is.
+A plan is a blob until it is loaded for a device, wherever it comes from: the disk, another process,
+or, where that fails, this one. The device's properties go to those processes as JSON. If plans can
+be timed, those that cuDNN recommends compete and the winner is kept on disk; else the first one is.
 
 Plans are loaded for the device's properties, too, and get a handle when they are run. With a handle
 the frontend tries each plan that it loads, and frees what it took for that, for which CUDA waits

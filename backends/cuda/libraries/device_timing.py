@@ -1,10 +1,10 @@
 """Timing a library's plans on their device.
 
-Theory of operation. A plan is first run a few times for a glance, on random inputs and outputs full
-of NaN, which it has to overwrite with finite numbers. A closer look replays a launch graph of many
-runs, so that the host's part does not count; runs take turns in several sets of buffers, which
-together do not fit into the device's L2 cache. All goes to a stream and memory of its own; other
-work of the device disturbs it, which is why medians are compared.
+A plan is first run a few times for a glance, on random inputs and outputs full of NaN, which it has
+to overwrite with finite numbers. A closer look replays a launch graph of many runs, so that the
+host's part does not count; runs take turns in several sets of buffers, which together do not fit
+into the device's L2 cache. All goes to a stream and memory of its own; other work of the device
+disturbs it, which is why medians are compared.
 """
 
 from __future__ import annotations

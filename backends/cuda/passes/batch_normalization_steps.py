@@ -1,4 +1,4 @@
-"""A BatchNormalization that was folded into no neighbour as a product and a sum.
+"""A BatchNormalization that was folded into no neighbour as a multiplication and an addition.
 
 As elementwise nodes they join what is behind them, and work on maps with channels first or last.
 """

@@ -1,11 +1,11 @@
 """Maps with channels last around convolutions, as cuDNN computes them fastest.
 
-Theory of operation. ``layout_choice`` says which nodes are turned. Each becomes a patch, in order:
-the node works on maps with channels last, and a Transpose behind each result gives the others what
-they had. A later node that is turned, too, reads what is before that Transpose, which is then not
-needed. What is not turned yet is turned by ``ToChannelsLast`` at its first turned reader. That
-one adds channels of zeros before a convolution whose channels are no multiple of four, and it takes
-in the elementwise work on what it turns.
+``layout_choice`` says which nodes are turned. Each becomes a patch, in order: the node works on
+maps with channels last, and a Transpose behind each result gives the others what they had. A later
+node that is turned, too, reads what is before that Transpose, which is then not needed. What is not
+turned yet is turned by ``ToChannelsLast`` at its first turned reader. That one adds channels of
+zeros before a convolution whose channels are no multiple of four, and it takes in the elementwise
+work on what it turns.
 """
 
 from __future__ import annotations

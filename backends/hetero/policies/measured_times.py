@@ -115,7 +115,7 @@ def seconds_of(nodes: Sequence[Node], times: MeasuredTimes) -> list[float | None
 def joined_places(nodes: Sequence[Node], times: Iterable[MeasuredTimes]) -> list[int]:
     """List the places that are not to be cut, by the node behind: what runs as one stays together.
 
-    Measured groups do, and elementwise nodes that only work on what a product or the like before
+    Measured groups do, and elementwise nodes that only work on what a matmul or the like before
     them makes: devices compute them as its end.
     """
     owners = _owners(nodes)

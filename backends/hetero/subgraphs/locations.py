@@ -19,7 +19,7 @@ def output_locations(
 ) -> list[dict[str, str]]:
     """List for each subgraph the outputs that stay in its device's memory: {name: 'DEVICE'}.
 
-    Those are what all who take it take there: the subgraphs that it crosses to, which are on the
+    Those are what all its users take there: the subgraphs that it crosses to, which are on the
     same one of ``devices``, and the caller, who ``wanted`` it there if it is an output. ``devices``
     are those whose networks share memory. Pure.
     """

@@ -1,10 +1,10 @@
 """What a request keeps from run to run, and what one run reads and leaves of it.
 
-Theory of operation. A run reads the tensors that the last successful one has left, and leaves new
-ones. They become the request's when the run's outcome is settled as a success, by the thread that
-settles it and before the request is idle; of any other run nothing stays. The tensors are those
-that the device has made, wherever they lie: nothing here looks into them. One that a device keeps
-in its own memory is read there by the next run, as any output that stays is.
+A run reads the tensors that the last successful one has left, and leaves new ones. They become the
+request's when the run's outcome is settled as a success, by the thread that settles it and before
+the request is idle; of any other run nothing stays. The tensors are those that the device has made,
+wherever they lie: nothing here looks into them. One that a device keeps in its own memory is read
+there by the next run, as any output that stays is.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NetworkStates:
         self._read = [(pair, _form(pair.input)) for pair in self.pairs]
         self._kept: WeakValueDictionary[int, KeptStates] = WeakValueDictionary()
         """What requests keep that are held, by identity."""
-        self.has_let_go = False
+        self.is_released = False
 
     def of_request(self) -> KeptStates:
         """Make what a request keeps, for as long as it is held and the network is open."""
@@ -82,9 +82,9 @@ class NetworkStates:
         self._kept[id(kept)] = kept
         return kept
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Free what all requests keep, held or not; when no run is under way and none will be."""
-        self.has_let_go = True
+        self.is_released = True
         for reference in self._kept.valuerefs():
             kept = reference()
             if kept is not None:

@@ -1,11 +1,10 @@
 """Scan as opset 8 had it, over batches, in the form of later opsets.
 
-Theory of operation. Until opset 8 a Scan ran once for each element of a batch. Later ones know no
-batch, and onnx's converter drops that axis from whatever it finds, the model's inputs included. So
-such a node becomes two: a Scan over the batch, which takes everything as scan input and stacks all
-results, and in its body a Scan with the original body. The converter must not see either of them,
-but convert the body, so meanwhile the node is an If: that has bodies, and no version of it needs
-an adapter.
+Until opset 8 a Scan ran once for each element of a batch. Later ones know no batch, and onnx's
+converter drops that axis from whatever it finds, the model's inputs included. So such a node
+becomes two: a Scan over the batch, which takes everything as scan input and stacks all results, and
+in its body a Scan with the original body. The converter must not see either of them, but convert
+the body, so meanwhile the node is an If: that has bodies, and no version of it needs an adapter.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """What a file says of the types of values between its nodes, weighed against what onnx infers.
 
-Theory of operation. A file's word on a value that one of ONNX's own operators makes is worth
-nothing where inference tells something else: it is stale, or the file is damaged, and a pass that
-believed it would compute wrong shapes. So all such types are taken out before inference. What comes
-back is the element type of values of which inference tells nothing, and the lengths and symbols
-that it leaves open where they are a promise: for outputs of the model, and for what goes into and
-out of a body and is no state of a loop, since a loop without iterations has no other word on it.
+A file's word on a value that one of ONNX's own operators makes is worth nothing where inference
+tells something else: it is stale, or the file is damaged, and a pass that believed it would compute
+wrong shapes. So all such types are taken out before inference. What comes back is the element type
+of values of which inference tells nothing, and the lengths and symbols that it leaves open where
+they are a promise: for outputs of the model, and for what goes into and out of a body and is no
+state of a loop, since a loop without iterations has no other word on it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Model-local functions, inlined by onnx so that each node still knows the call it came from.
 
-Theory of operation. The inliner renames what it inlines, forgets the defaults of attributes, loses
-outputs that are inputs, and leaves functions of another opset alone. So each call first gets a
-function of its own in which all that is settled: a copy whose attributes are those of the call and
-whose nodes have their final names, ``call/inner``, which they carry along as metadata. Calls inside
-get copies, too, so recursion and explosive nesting are found here and not by the C++ part.
+The inliner renames what it inlines, forgets the defaults of attributes, loses outputs that are
+inputs, and leaves functions of another opset alone. So each call first gets a function of its own
+in which all that is settled: a copy whose attributes are those of the call and whose nodes have
+their final names, ``call/inner``, which they carry along as metadata. Calls inside get copies, too,
+so recursion and explosive nesting are found here and not by the C++ part.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _check_sizes(
     if sum(sizes.get(_key(node), 1) for node in all_nodes(nodes)) > NODE_LIMIT:
         raise ModelError(
             f"has over {NODE_LIMIT} nodes when its functions are inlined, and aioinfer reads no "
-            f"more; let fewer functions call each other, or split the model"
+            f"more; have fewer functions call each other, or split the model"
         )
 
 

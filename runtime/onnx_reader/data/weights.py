@@ -1,11 +1,11 @@
 """Weights taken out of the proto before onnx's C++ parts see it, and found again afterwards.
 
-Theory of operation. The inliner and the converter serialize the model several times, so every
-tensor over 1 kB is replaced by a reference to external data whose location is a key of ours; they
-carry such references along unchanged. All external references of the file are resolved at the same
-time, so a location that is left is one of our keys. Small tensors of plain numbers stay in the
-proto, also those that the file has outside: the converter and shape inference look at them. Every
-tensor is checked here, and of some element types the converter knows only the reference.
+The inliner and the converter serialize the model several times, so every tensor over 1 kB is
+replaced by a reference to external data whose location is a key of ours; they carry such references
+along unchanged. All external references of the file are resolved at the same time, so a location
+that is left is one of our keys. Small tensors of plain numbers stay in the proto, also those that
+the file has outside: the converter and shape inference look at them. Every tensor is checked here,
+and of some element types the converter knows only the reference.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import onnx
 
 from ....errors import ModelError
 from ...graph import DType
-from ...onnx_writer.tensors import SMALL_TENSOR_BYTES
+from ...onnx_writer.tensor_protos import SMALL_TENSOR_BYTES
 from ...onnx_writer.types import dtype_of
 from ..wire.skimming import SKIMMED, SkimmedFile
 from .external import ExternalFiles

@@ -1,10 +1,10 @@
 """Bringing plain nodes to the newest opset by a table, without onnx's converter.
 
-Theory of operation. Between opset 13 and the newest, most operators have only learnt new types, or
-attributes whose default is what they did before: their nodes stay as they are. A few need a small
-change, and have an entry in ``_CHANGES_BEFORE_18``. What came or changed its meaning later than 13
-is in ``_FROM``, by the opset from which on a node means what it means in the newest: an older one
-is for onnx's converter, or is an error that onnx reports.
+Between opset 13 and the newest, most operators have only learnt new types, or attributes whose
+default is what they did before: their nodes stay as they are. A few need a small change, and have
+an entry in ``_CHANGES_BEFORE_18``. What came or changed its meaning later than 13 is in ``_FROM``,
+by the opset from which on a node means what it means in the newest: an older one is for onnx's
+converter, or is an error that onnx reports.
 
 Source: the change log of ONNX's operators. The tests hold both tables against onnx's schemas of
 every opset from 13 on, where each difference that is in neither table is listed with the reason why

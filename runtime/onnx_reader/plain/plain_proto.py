@@ -1,10 +1,10 @@
 """A model file decoded without onnx and protobuf: what ordinary models consist of, and no more.
 
-Theory of operation. An exported model is one graph of nodes with numbers, texts and tensors for
-attributes; its weights apart it is small. That much is decoded here, straight from the wire format.
-Whatever else a file may hold (bodies, functions, sparse tensors, strings, data in other files,
-types that are no tensors), and whatever looks odd, raises :class:`NotPlainError`; onnx then reads
-the file, and says what is wrong with it if something is.
+An exported model is one graph of nodes with numbers, texts and tensors for attributes; its weights
+apart it is small. That much is decoded here, straight from the wire format. Whatever else a file
+may hold (bodies, functions, sparse tensors, strings, data in other files, types that are no
+tensors), and whatever looks odd, raises :class:`NotPlainError`; onnx then reads the file, and says
+what is wrong with it if something is.
 
 Source: the field numbers of onnx.proto.
 """

@@ -1,9 +1,9 @@
 """A model file without the data of its large tensors, copied: no other process can change a copy.
 
-Theory of operation. A mapping of a file that is cut short ends the process that looks at it. So
-what is walked, the wire format of the few outer messages (model, graph, initializers) and all that
-is small, is read into memory as the walk goes along. The copy has the file's places; where the data
-of large tensors would be, it has pages of zeros that were never touched, and so are not there.
+A mapping of a file that is cut short ends the process that looks at it. So what is walked, the wire
+format of the few outer messages (model, graph, initializers) and all that is small, is read into
+memory as the walk goes along. The copy has the file's places; where the data of large tensors would
+be, it has pages of zeros that were never touched, and so are not there.
 
 Source: the field numbers of onnx.proto.
 """

@@ -107,7 +107,7 @@ def _samples(
 
 
 def _mean_by_matrices(image: Array, rows: _Samples, columns: _Samples) -> Array:
-    """Take the mean over the points of each bin as two products: weights are rows by columns."""
+    """Take the mean over the points of each bin as two matmuls: weights are rows by columns."""
     (first_row, by_rows), (first_column, by_columns) = map(_matrix, (rows, columns))
     part = image[
         :,

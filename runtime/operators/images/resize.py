@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph import Node
-from ...type_inference.families.resizing import resized_by_scales, resized_to_sizes
+from ...type_inference.families.resized_lengths import resized_by_scales, resized_to_sizes
 from ..plain_operators import Array, plain
 from .resampling import COORDINATES, NEAREST, Resampling, WeightedIndices, weighted_indices
 

@@ -1,8 +1,8 @@
 """Support vector machines of ai.onnx.ml, for all rows at once.
 
-Theory of operation. A kernel of all rows and all support vectors is one matmul. Classes are told
-apart pair by pair; pairs vote, and where probabilities are wanted those of the pairs are coupled
-for all rows side by side, each until it has converged. Labels and scores are onnxruntime's.
+A kernel of all rows and all support vectors is one matmul. Classes are compared pair by pair;
+pairs vote, and where probabilities are wanted those of the pairs are coupled for all rows side by
+side, each until it has converged. Labels and scores are onnxruntime's.
 Source of the coupling: "Probability Estimates for Multi-class Classification by Pairwise Coupling",
 Wu, Lin and Weng 2004, second approach, as LIBSVM has it.
 """

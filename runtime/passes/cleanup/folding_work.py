@@ -25,7 +25,7 @@ _TOUCHED = 8
 _CALL = 1 << 15
 """A few calls of numpy from Python: what a turn of a Python loop costs."""
 _MULTIPLY = 1 / 32
-"""A multiplication and addition within a product of matrices, by BLAS, which has two types."""
+"""A multiplication and addition within a matmul by BLAS, which has two types."""
 _SLOW_MULTIPLY = 2
 
 

@@ -12,7 +12,7 @@ from ...graph import Node, TensorType, size_bytes
 from ...graph.sym_array import integers_in
 from ...graph.sym_int import plain_int
 from ...type_inference.dims import broadcast
-from ...type_inference.families.resizing import resized_by_scales, resized_to_sizes
+from ...type_inference.families.resized_lengths import resized_by_scales, resized_to_sizes
 
 __all__ = ["inputs_bytes", "item_bytes", "predict_bytes", "resized_shape"]
 

@@ -109,7 +109,7 @@ def per_channel(node: Node, array: _Array, count: int) -> _Array | None:
 
 
 def fold_into_weights(node: Node, follower: Node, affine: Affine) -> GraphPatch | None:
-    """Let the node do what ``follower``, the only user of its result, does: scale and shift.
+    """Fold the scale and shift of ``follower``, the only user of the node's result, into the node.
 
     None if numbers would be lost, or if others need what is in between. The weights get a constant
     of their own, as others may use the old one. A MatMul that is shifted is followed by an Add.

@@ -1,7 +1,7 @@
-"""Sums of products of stored numbers that become real numbers, as products of real numbers.
+"""Integer matmuls and convolutions whose sums become real numbers, as ones of real numbers.
 
 A quantiser that leaves scales to the run writes MatMulInteger or ConvInteger, Cast, and Mul by both
-scales. That is a product of what DequantizeLinear makes of both sides, which devices know how to
+scales. That is a matmul of what DequantizeLinear makes of both sides, which devices know how to
 compute in integers, or else in floating point.
 """
 
@@ -28,7 +28,7 @@ _EXACT = 2**24
 
 
 class IntegerProducts(Pass):
-    """Write MatMulInteger and ConvInteger whose sums are cast to float32 as real products.
+    """Write MatMulInteger and ConvInteger whose sums are cast to float32 as MatMul and Conv.
 
     A ConvInteger whose sums float32 holds exactly is written so in any case. Zero points are one
     for the data, and one or one for each column or channel of the weights.
@@ -49,7 +49,7 @@ class IntegerProducts(Pass):
 
 
 class _Scaled(NamedTuple):
-    """The nodes of a product that is scaled at once, and its scales."""
+    """The nodes of a matmul that is scaled at once, and its scales."""
 
     nodes: tuple[Node, ...]
     data: Value
@@ -112,7 +112,7 @@ def _add_product(
     weight_scales: Array | None,
     place: Node,
 ) -> None:
-    """Add the product; scales that are None are 1."""
+    """Add the MatMul or Conv; scales that are None are 1."""
     is_conv = node.op_type == "ConvInteger"
     weights, points = node.inputs[1], node.input_at(3)
     scales = np.ones(1, np.float32) if weight_scales is None else weight_scales.reshape(-1)
@@ -145,7 +145,7 @@ def _add_product(
 
 
 def _scaled(node: Node) -> _Scaled | None:
-    """Find the Cast behind a product, and the Mul by both scales."""
+    """Find the Cast behind a matmul, and the Mul by both scales."""
     points = node.input_at(3)
     if points is not None and points.constant is None:
         return None

@@ -48,11 +48,11 @@ class _Match:
 class LayerNormalizationFusion(Pass):
     """Fuse what exporters write for LayerNorm and RMSNorm, over the last axes of a tensor.
 
-    The mean may be subtracted twice, the square be a Pow or a Mul, the quotient a product with the
-    Reciprocal; scale and shift may be missing, and are then ones and zeros. They must be constants
-    of the shape of the normalised axes. ``cache`` makes those that are new, once for all plans;
-    without one each plan has its own. The node is one of ``domain``, ONNX's or a device's own, and
-    its tensor one of ``dtypes``.
+    The mean may be subtracted twice, the square be a Pow or a Mul, the quotient a multiplication by
+    the Reciprocal; scale and shift may be missing, and are then ones and zeros. They must be
+    constants of the shape of the normalised axes. ``cache`` makes those that are new, once for all
+    plans; without one each plan has its own. The node is one of ``domain``, ONNX's or a device's
+    own, and its tensor one of ``dtypes``.
     """
 
     name = "layer normalization fusion"

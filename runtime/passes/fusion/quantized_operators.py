@@ -1,6 +1,6 @@
 """Operators on stored numbers, as what they mean: DequantizeLinear, the operator, QuantizeLinear.
 
-Devices look for one form of a quantised product, then.
+So devices look for one form of a quantised matmul.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """What Reshape, Transpose and their kin do to the order of elements, as strides.
 
-Theory of operation. Exporters write "split the heads off" in many ways, and what they have in
-common is which element ends up where. So a chain of such nodes is followed as what it is to memory:
-a view of the value that it starts from. An axis of the view is a list of pieces (length, stride)
-from the outermost to the innermost; there is more than one piece where a Reshape has joined axes
-that do not lie next to each other. Strides and the offset count elements of the source, which lies
-in memory row by row.
+Exporters write "split the heads off" in many ways, and what they have in common is which element
+ends up where. So a chain of such nodes is followed as what it is to memory: a view of the value
+that it starts from. An axis of the view is a list of pieces (length, stride) from the outermost to
+the innermost; there is more than one piece where a Reshape has joined axes that do not lie next to
+each other. Strides and the offset count elements of the source, which lies in memory row by row.
 """
 
 from __future__ import annotations

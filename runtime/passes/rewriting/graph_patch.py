@@ -1,10 +1,10 @@
 """One rewrite of a graph, collected first and then applied as a whole.
 
-Theory of operation. A pass describes what it wants; nothing happens to the graph until ``apply``,
-which first checks everything (``patch_check.py``) and then cannot fail. Two things are looked after
-here, so that no pass can forget them. *Origins*: new nodes stand for the nodes that they replace
-and inherit ``fused_from``, and affinity. *Public names*: what replaces an output of the graph
-takes over its name.
+A pass describes what it wants; nothing happens to the graph until ``apply``, which first checks
+everything (``patch_check.py``) and then cannot fail. Two things are looked after here, so that no
+pass can forget them. *Origins*: new nodes stand for the nodes that they replace and inherit
+``fused_from``, and affinity. *Public names*: what replaces an output of the graph takes over its
+name.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from .matmul_rules import MATMUL_RULES
 from .movement_rules import MOVEMENT_RULES
 from .size import BATCH, Size, length_of, unknown_length
 from .size_rules import SIZE_RULES
-from .traced import NotApartError, Rule, Traced, free_value, of_constant
+from .traced_value import NotApartError, Rule, Traced, free_value, of_constant
 
 __all__ = ["BatchAxis", "Walk", "batch_of", "find_batch_axis", "forget_types"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...graph import Node
 from .elementwise_rules import broadcast
 from .size import ONE
-from .traced import (
+from .traced_value import (
     NotApartError,
     Rule,
     Traced,

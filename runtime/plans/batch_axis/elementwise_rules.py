@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from ...graph import Node
 from .size import ONE, Size
-from .traced import NotApartError, Rule, Traced, axis_at, in_rows, integer, need_free, result_dims
+from .traced_value import (
+    NotApartError,
+    Rule,
+    Traced,
+    axis_at,
+    in_rows,
+    integer,
+    need_free,
+    result_dims,
+)
 
 __all__ = ["ELEMENTWISE_RULES", "broadcast"]
 

@@ -1,9 +1,9 @@
 """Where a length that inputs share, such as that of a sequence, comes back in the outputs.
 
-Theory of operation. Lengths are followed through the nodes as symbols, as the batch is. Where that
-does not tell (a table of positions that is cut to the sequence is as long as the shorter of both),
-the shapes of all values are computed for the lengths in question: what is as long as the sequence
-for every one of them is taken to be so, and what is the same for all not to depend on it.
+Lengths are followed through the nodes as symbols, as the batch is. Where that does not tell (a
+table of positions that is cut to the sequence is as long as the shorter of both), the shapes of all
+values are computed for the lengths in question: what is as long as the sequence for every one of
+them is taken to be so, and what is the same for all not to depend on it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...type_inference import ContradictionError, infer_graph_types
 from .analysis import Walk, batch_of, forget_types
 from .length_content import check_length_content
 from .size import BATCH, Size, length_of, unknown_length
-from .traced import NotApartError
+from .traced_value import NotApartError
 
 __all__ = ["find_length_axes", "input_axes"]
 
@@ -37,10 +37,10 @@ def find_length_axes(
     """Find the axes of each output that are as long as this dimension of inputs, or say why not.
 
     ``lengths`` are some that it will have. Outputs without such an axis are left out. What the file
-    says of its outputs proves nothing. Refused is an output of which a length cannot be told, or
-    depends on the dimension in another way, a node that computes with the length, and a length
-    that contradicts the model. For a model in which ``find_batch_axis`` has found a batch. Pure;
-    the model is not changed. O(nodes) for each of the lengths.
+    says of its outputs proves nothing. Refused is an output of which a length is unknown, or
+    depends on the dimension in another way, a node that computes with the length, and a length that
+    contradicts the model. For a model in which ``find_batch_axis`` has found a batch. Pure; the
+    model is not changed. O(nodes) for each of the lengths.
     """
     told = _told_symbols(model.inputs)
     copied = model.copy()
@@ -123,7 +123,7 @@ def _axes_of(
     known = [shape for shape in shapes.values() if shape is not None]
     ranks = {len(shape) for shape in known} if dims is None else {len(dims)}
     if len(ranks) != 1 or (dims is None and len(known) < len(shapes)):
-        raise NotApartError(f"the rank of output {output!r} cannot be told")
+        raise NotApartError(f"the rank of output {output!r} is unknown")
     axes = []
     for axis in range(ranks.pop()):
         dim = None if dims is None else dims[axis]
@@ -135,7 +135,7 @@ def _axes_of(
                 axes.append(axis)
             elif len(made) < len(shapes) or len(set(made.values())) > 1:
                 raise NotApartError(
-                    f"it cannot be told whether dimension {axis} of output {output!r} is as long"
+                    f"it is not known whether dimension {axis} of output {output!r} is as long"
                 )
         elif not set(length.symbols).isdisjoint(dim.symbols):
             raise NotApartError(f"dimension {axis} of output {output!r} is made of it and others")

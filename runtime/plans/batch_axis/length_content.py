@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from ...graph import Model, Node, Value
 from .analysis import Walk
 from .size import Size, length_of
-from .traced import NotApartError, Traced, axis_at, integer, known_integers
+from .traced_value import NotApartError, Traced, axis_at, integer, known_integers
 
 __all__ = ["check_length_content"]
 

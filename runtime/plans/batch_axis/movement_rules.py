@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...graph import Node, Value
 from .size import BATCH, ONE, Size, product
-from .traced import (
+from .traced_value import (
     NotApartError,
     Rule,
     Traced,

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...graph import DType, Node
 from .size import ONE, Size, product
-from .traced import FEW, Traced, given, integer, known_integers
+from .traced_value import FEW, Traced, given, integer, known_integers
 
 __all__ = ["SIZE_RULES", "SizeRule"]
 

@@ -1,9 +1,9 @@
 """A trace as one HTML page that needs nothing from elsewhere.
 
-Theory of operation. Python decides (rows, critical paths, tables, depths) and writes numbers; the
-script draws what is asked for on canvases. Names come from models and are never markup: they stand
-in a data block in which no tag can begin or end, and the script puts them in as text. The page's
-policy lets run what was written here, by its hash, and lets nothing be loaded.
+Python decides (rows, critical paths, tables, depths) and writes numbers; the script draws what is
+asked for on canvases. Names come from models and are never markup: they stand in a data block in
+which no tag can begin or end, and the script puts them in as text. The page's policy allows what
+was written here, by its hash, and no loading.
 """
 
 from __future__ import annotations

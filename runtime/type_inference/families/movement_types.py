@@ -32,8 +32,8 @@ from ..operands import (
     require_type,
 )
 from ..rules import type_rule
-from .reshaping import reshaped
-from .resizing import resized_by_scales, resized_to_sizes
+from .reshaped_lengths import reshaped
+from .resized_lengths import resized_by_scales, resized_to_sizes
 
 Types = Sequence[TensorType] | None
 

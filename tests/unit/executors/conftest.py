@@ -1,4 +1,4 @@
-"""What the executors' tests share: a record of who was told what, a chain of stages, no leaks."""
+"""What the executors' tests share: a record of calls, a chain of stages, no leaks."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ WAIT_S = 20.0
 
 @pytest.fixture
 def few_threads(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Let only so many more threads be started, until it is called again."""
+    """Allow this number of further threads to start, until it is called again."""
     left = [1000]
     start = threading.Thread.start
 

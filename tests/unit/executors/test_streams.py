@@ -36,7 +36,8 @@ class Busy:
 
 
 class Gate(HostReady):
-    """A token that stops whoever asks it, between run's look at the executor and what follows."""
+    """A token that stops the thread that asks it, between run's look at the executor and what
+    follows."""
 
     def __init__(self, is_ready: bool) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ ALL = frozenset({"cudnn", "cublas", "cublaslt"})
 
 
 def stand_in(patch: pytest.MonkeyPatch, libraries: frozenset[str] = ALL) -> None:
-    """Let all that makes a driver of CUDA make one of these."""
+    """Put one of these in the place of each driver of CUDA."""
     patch.setattr(cupy_driver, "CupyDriver", lambda: StandInDriver(libraries))
     small = replace(models.MODELS["resnet50"], build=SMALL["resnet50"], inputs=IMAGES)
     patch.setitem(models.MODELS, "resnet50", small)

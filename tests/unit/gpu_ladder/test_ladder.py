@@ -195,7 +195,7 @@ def test_the_first_rungs_are_climbed_on_a_device_that_stands_in(
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Let main work in a folder of the test, and give the arguments that say where it writes."""
+    """Have main work in a folder of the test, and give the arguments that say where it writes."""
     monkeypatch.setattr(module, "ROOT", tmp_path)
     monkeypatch.setattr(module, "prepare", lambda site, wheels, say: [])
     monkeypatch.setattr(module, "stop_on_sigterm", lambda: None)

@@ -43,13 +43,13 @@ def current_loop() -> Any:
 
 
 async def settle(turns: int = 20) -> None:
-    """Let the loop go round so often that nothing is left but what waits for the test."""
+    """Turn the loop until nothing is left but what waits for the test."""
     for _ in range(turns):
         await let_loop_turn()
 
 
 async def finish(held: MockDevices) -> None:
-    """Let the device end all it has and gets, until nothing comes any more."""
+    """Have the device end all it has and gets, until nothing comes any more."""
     await settle()
     while held[0].held.waiting_count:
         held[0].held.release()

@@ -21,7 +21,7 @@ def started(network: aioinfer.ExecutableNetwork, count: int) -> list[aioinfer.In
 
 
 def finish(held: MockDevices) -> None:
-    """Let all runs end, with those that begin meanwhile."""
+    """End all runs, with those that begin meanwhile."""
     while any(device.held.waiting_count for device in held.devices):
         for device in held.devices:
             device.held.release(device.held.waiting_count)

@@ -1,9 +1,9 @@
 """Attention: two matmuls of many heads, and softmax in between; the CPU's own node and ONNX's.
 
-Theory of operation. The heads are never moved: queries, keys and values are read as strided views
-of wherever they lie, often one packed projection, and the second matmul writes the heads side by
-side, as the next layer wants them. Scores are float32, in the memory of one buffer; scale, mask
-and softmax are one native pass over them.
+The heads are never moved: queries, keys and values are read as strided views of wherever they lie,
+often one packed projection, and the second matmul writes the heads side by side, as the next layer
+wants them. Scores are float32, in the memory of one buffer; scale, mask and softmax are one native
+pass over them.
 """
 
 from __future__ import annotations

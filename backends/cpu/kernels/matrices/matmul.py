@@ -1,9 +1,9 @@
 """MatMul and Gemm: matmuls, many at once or one, with what is fused into them.
 
-Theory of operation. A matmul with one matrix on the right is two-dimensional, whatever the rank
-on the left. Its rows are read as they lie, and constant weights are packed into what oneDNN likes
-best, which does not depend on the number of rows: plans of all lengths share them. Other matmuls
-stay batches; an axis of length 1 is broadcast by oneDNN.
+A matmul with one matrix on the right is two-dimensional, whatever the rank on the left. Its rows
+are read as they lie, and constant weights are packed into what oneDNN likes best, which does not
+depend on the number of rows: plans of all lengths share them. Other matmuls stay batches; an axis
+of length 1 is broadcast by oneDNN.
 """
 
 from __future__ import annotations

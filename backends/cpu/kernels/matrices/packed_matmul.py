@@ -1,9 +1,9 @@
 """Matmuls with weights of 4 or 8 bits, which stay packed.
 
-Theory of operation. Of few rows a native kernel reads the packed weights once. In float32 each
-number costs a conversion, so that takes twice as long as reading them; where data may be rounded
-to 8 bits, products of 8 bits are added up as they are. For many rows panels of weights are unpacked
-into memory that fits a cache, one after another, and oneDNN multiplies with each, in float32.
+Of few rows a native kernel reads the packed weights once. In float32 each number costs a
+conversion, so that takes twice as long as reading them; where data may be rounded to 8 bits,
+8 bits are multiplied and added up as they are. For many rows panels of weights are unpacked into
+memory that fits a cache, one after another, and oneDNN multiplies with each, in float32.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Matmuls of few rows with many matrices, as one new token's with all keys and values.
 
-Theory of operation. Each element of the matrices is used once or a few times, so the matmul takes
-as long as reading them does. oneDNN's kernels are made for many rows, and copy turned matrices. The
-native kernel reads them as they lie.
+Each element of the matrices is used once or a few times, so the matmul takes as long as reading
+them does. oneDNN's kernels are made for many rows, and copy turned matrices. The native kernel
+reads them as they lie.
 """
 
 from __future__ import annotations

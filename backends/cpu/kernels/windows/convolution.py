@@ -1,8 +1,8 @@
 """Conv and ConvTranspose, in one, two and three dimensions.
 
-Theory of operation. All convolutions run with their channels innermost in memory where oneDNN is
-fast so: then neighbours agree on the layout, and a network is reordered where it begins and ends.
-What oneDNN has only in blocks of channels runs in the layout of its own choice.
+All convolutions run with their channels innermost in memory where oneDNN is fast so: then
+neighbours agree on the layout, and a network is reordered where it begins and ends. What oneDNN has
+only in blocks of channels runs in the layout of its own choice.
 
 Some of its kernels are written for two axes only, or for strides of one. So a depthwise convolution
 of one axis is seen as one of two, and where a transposed one would run uncompiled, zeros are put

@@ -1,8 +1,8 @@
 """Pools: maxima, averages and p-norms of windows, and of all that a channel has.
 
-Theory of operation. oneDNN computes a pool where it has compiled code for the layout at hand. Where
-it only loops over indices, the native kernel takes its place, in row-major order or with channels
-innermost, whichever the input has: no pool changes the layout of a network.
+oneDNN computes a pool where it has compiled code for the layout at hand. Where it only loops over
+indices, the native kernel takes its place, in row-major order or with channels innermost, whichever
+the input has: no pool changes the layout of a network.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def driver(request: pytest.FixtureRequest) -> FakeDriver:
 
 @pytest.fixture
 def hands_copies_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let copies of more than 64 KiB be large, which may all the same be one command's."""
+    """Count copies of more than 64 KiB as large, which may all the same be one command's."""
     monkeypatch.setattr(device_slot, "_LIGHT_BYTES", 64 << 10)
 
 

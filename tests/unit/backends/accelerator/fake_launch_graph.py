@@ -1,4 +1,4 @@
-"""Launch graphs of the fake driver, which find out whoever breaks the driver's contract.
+"""Launch graphs of the fake driver, which find out callers that break the driver's contract.
 
 Nothing may use the arena whose launches are captured: it is spoilt before they are run for nothing,
 and behind that. They may write nothing else on the device. What they copy to the host is spoilt

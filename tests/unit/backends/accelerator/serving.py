@@ -64,7 +64,7 @@ def serving(driver: FakeDriver, plugin: type[OpenClPlugin] = OpenClPlugin) -> It
 
 
 def pump(context: FakeContext, *requests: Any, seed: int = 1) -> None:
-    """Let the device go on, in an order of the seed's, until these have ended."""
+    """Have the device go on, in an order of the seed's, until these have ended."""
     order = random.Random(seed)
     idle_count = 0
     while idle_count < _PATIENCE:

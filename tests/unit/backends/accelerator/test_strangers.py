@@ -42,7 +42,7 @@ def started(network: Any, given: Any) -> Any:
 
 
 def run_without(context: FakeContext, name: str) -> None:
-    """Let the device do all that it can, but for one queue."""
+    """Have the device do all that it can, but for one queue."""
     assert any(queue.name == name and queue.commands for queue in context.queues)
     while any(context.advance_queue(queue) for queue in context.queues if queue.name != name):
         pass

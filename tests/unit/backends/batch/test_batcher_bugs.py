@@ -48,7 +48,7 @@ class World:
         return network
 
     async def finish(self, *tasks: asyncio.Task[Any]) -> list[Any]:
-        """Let the device end what it has until these calls are answered."""
+        """Have the device end what it has until these calls are answered."""
         await settle()
         while not all(task.done() for task in tasks):
             self.device.held.release(self.device.held.waiting_count)

@@ -23,7 +23,7 @@ from unit.backends.batch.test_executable_network import LOOKUP, batches, load, r
 
 
 async def settle() -> None:
-    """Let all tasks get as far as they can."""
+    """Run all tasks as far as they get."""
     for _ in range(6):
         await asyncio.sleep(0)
 

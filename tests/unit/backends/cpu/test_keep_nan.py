@@ -47,7 +47,7 @@ def assert_same(
 
 
 def follower_model(base: str, name: str) -> tuple[object, Arrays]:
-    """Let an operator follow a base; its other inputs are constants."""
+    """Put an operator behind a base; its other inputs are constants."""
     shape, weights, attributes = BASES[base]
     constants = {key: np.asarray(number) for key, number in FOLLOWERS[name].items()}
     nodes, source = [], "x"

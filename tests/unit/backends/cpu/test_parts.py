@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 
 import aioinfer
 from aioinfer.backends.cpu import plugin as cpu_plugin
-from aioinfer.backends.cpu.streams import share_of
+from aioinfer.backends.cpu.stream_choice import share_of
 from aioinfer.errors import DeviceError, PropertyError
 from aioinfer.executors import CpuAllowance
 from aioinfer.executors.streams import StreamsConfig, StreamsExecutor

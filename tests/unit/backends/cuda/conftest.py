@@ -13,7 +13,7 @@ from unit.backends.cuda.stand_in_driver import StandInDriver
 
 @pytest.fixture(autouse=True)
 def own_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let what is compiled for GPUs that are none be found by no other test."""
+    """Hide what is compiled for GPUs that are none from other tests."""
     monkeypatch.setenv("AIOINFER_CACHE_DIR", str(tmp_path / "caches"))
 
 

@@ -83,7 +83,7 @@ def pool_of(pools: list[PlanWorkers], tmp_path: Path) -> Callable[..., PlanWorke
 
 @pytest.fixture
 def fake_cudnn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Let processes find a fake frontend."""
+    """Give processes a fake frontend."""
     folder = tmp_path / "packages"
     folder.mkdir()
     (folder / "cudnn.py").write_text(CUDNN, encoding="utf-8")

@@ -346,7 +346,7 @@ def test_nothing_is_set_to_happen_after_a_close(core: aioinfer.Core, mock: MockD
 
 
 def let_pass(network: aioinfer.ExecutableNetwork, passed_s: float) -> None:
-    """Advance the clock, and let the thread make the runs that are to try devices out."""
+    """Advance the clock, and have the thread make the runs that are to try devices out."""
     clock: Any = network.clock
     clock.advance(passed_s)
     assert isinstance(network, MultiNetwork)

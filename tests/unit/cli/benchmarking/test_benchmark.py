@@ -171,7 +171,7 @@ def test_inputs_of_every_kind_get_random_values(aioinfer: Run, tmp_path: Path) -
 
 
 def interrupt_after(runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let Ctrl-C come during a run that follows so many of the measured ones."""
+    """Send Ctrl-C during the run after this number of measured ones."""
     started = 0
 
     def count() -> None:

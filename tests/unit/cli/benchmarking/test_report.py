@@ -2,9 +2,9 @@ import json
 from pathlib import Path
 from types import MappingProxyType
 
-from aioinfer.cli.benchmarking.node_times import NodeTime
 from aioinfer.cli.benchmarking.percentiles import Window, summarize
 from aioinfer.cli.benchmarking.report import BenchmarkReport, json_value
+from aioinfer.cli.benchmarking.summed_node_times import NodeTime
 from aioinfer.cli.error_line import error_line
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import DType, TensorType

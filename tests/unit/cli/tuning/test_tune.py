@@ -19,7 +19,7 @@ FOR_A_MOMENT = ["-d", "REFERENCE", "--seconds", "0.2"]
 
 
 def speeds(monkeypatch: pytest.MonkeyPatch, rate: Callable[[Loaded], float]) -> None:
-    """Let networks be as fast as the function says, and infer once for each slice.
+    """Make networks as fast as the function says, and infer once for each slice.
 
     Time passes with the slices, a hundredth of a second each.
     """

@@ -27,7 +27,7 @@ REFERENCE = ["-d", "REFERENCE", "--seconds", "200"]
 
 @pytest.fixture
 def speeds(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Choice], float]], None]:
-    """Let choices be as fast as a function says; each slice infers once, and takes a second."""
+    """Make choices as fast as a function says; each slice infers once, and takes a second."""
     now_s = [0.0]
 
     def use(rate: Callable[[Choice], float]) -> None:

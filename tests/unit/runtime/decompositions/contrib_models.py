@@ -51,7 +51,7 @@ def contrib_model(
 
 
 def by_onnxruntime(model: bytes, given: Arrays) -> np.ndarray:
-    """Compute a model's first output, and let no sum of two products of 8 bits end at 16 bits.
+    """Compute a model's first output, with no sum of two products of 8 bits cut off at 16.
 
     Where the processor has no VNNI, onnxruntime does by default.
     """

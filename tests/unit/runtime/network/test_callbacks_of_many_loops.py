@@ -87,7 +87,7 @@ def running_loop() -> Any:
 
 
 async def turn() -> None:
-    """Let the loop go round once, whichever it is."""
+    """Turn the loop once, whichever it is."""
     if trio.lowlevel.in_trio_run():
         await trio.lowlevel.checkpoint()
     else:

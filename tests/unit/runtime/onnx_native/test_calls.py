@@ -56,7 +56,7 @@ def own_pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[HelperPool]:
 
 @pytest.fixture
 def no_onnx_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let whoever calls onnx's C++ parts in this process fail."""
+    """Make calls of onnx's C++ parts in this process fail."""
 
     def called(*_: Any, **__: Any) -> None:
         pytest.fail("onnx was called in this process")

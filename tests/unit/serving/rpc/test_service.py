@@ -314,7 +314,7 @@ async def test_deadlines_overload_and_cancels_reach_the_network(tmp_path: Path) 
 
 
 async def until(condition: Any) -> None:
-    """Let the loop go round until it is so; the test's own timeout is the bound."""
+    """Turn the loop until it is so; the test's own timeout is the bound."""
     while not condition():
         await checkpoint()
 

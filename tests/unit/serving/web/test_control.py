@@ -35,7 +35,7 @@ class Held:
             await checkpoint()
 
     def release(self) -> None:
-        """Let the device compute what it holds, if it holds anything."""
+        """Have the device compute what it holds, if it holds anything."""
         if self.device.held.waiting_count:
             self.device.held.release()
 

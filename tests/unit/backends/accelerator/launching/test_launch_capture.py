@@ -38,7 +38,7 @@ def add(x: Any, w: Any, y: Any, count: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _only_launches(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let copies not be captured, but for the tests that are about them."""
+    """Have no copies captured, but for the tests that are about them."""
     if "round_trip" not in request.node.name:
         monkeypatch.setattr(slot_memory, "_ROUND_TRIP_BYTES", 0)
 
@@ -92,7 +92,7 @@ def run(opened: Opened, bound: BoundPlan, value: float) -> list[float]:
 
 
 def failing(opened: Opened, step: int, kind: ErrorKind, text: str = "it broke") -> None:
-    """Let a step of the next capture fail."""
+    """Have a step of the next capture fail."""
     driver = opened.driver
     driver.capture_errors[driver.capture_step_count + step] = DriverError(kind, text)
 

@@ -36,7 +36,7 @@ class QuotaMachine:
         )
 
     def run(self, thread_count: int, work_ns: int) -> int:
-        """Let threads compute for ``work_ns`` each; return how long it took."""
+        """Have threads compute for ``work_ns`` each; return how long it took."""
         began_ns, rate = self.now_ns, thread_count + self.others
         while work_ns > 0:
             step_ns = min(work_ns, self._to_next_period(), max(1, int(self._left_ns / rate)))
@@ -50,7 +50,7 @@ class QuotaMachine:
         return self.now_ns - began_ns
 
     def rest(self, rest_ns: int) -> None:
-        """Let only the others compute."""
+        """Have only the others compute."""
         until_ns = self.now_ns + rest_ns
         while self.now_ns < until_ns:
             self._go(min(until_ns - self.now_ns, self._to_next_period()), self.others)

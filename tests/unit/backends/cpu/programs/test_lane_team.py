@@ -76,7 +76,7 @@ def metered(
 
 
 def run_by_quota(team: LaneTeam, machine: Machine, meter: Meter) -> int:
-    """Let one run compute that takes 8 ms by one thread, or 5 ms by two."""
+    """Have one run compute that takes 8 ms by one thread, or 5 ms by two."""
     size = team.size_for(5 * MS, 8 * MS)
     wall_ns = (5 if size > 1 else 8) * MS
     machine.now_ns += wall_ns

@@ -217,7 +217,7 @@ def test_two_streams_share_the_quota() -> None:
     ends, sizes, spent = [0, 0], [1, 1], [0, 0]
 
     def step() -> None:
-        """Let both compute until one has ended its run, which then begins another."""
+        """Have both compute until one has ended its run, which then begins another."""
         for stream, budget in enumerate(budgets):
             if ends[stream] <= machine.now_ns:
                 budget.read(machine.reading(), spent[stream])

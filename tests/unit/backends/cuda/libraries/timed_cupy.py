@@ -19,7 +19,7 @@ class CUDARuntimeError(RuntimeError):
 class TimedCupy:
     """What of CuPy is used; enqueued work is done at once, or noted in a capture.
 
-    ``clock`` is the device's, in seconds: whoever is run moves it.
+    ``clock`` is the device's, in seconds: what is run moves it.
     """
 
     def __init__(self) -> None:

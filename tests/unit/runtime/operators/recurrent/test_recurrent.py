@@ -27,7 +27,7 @@ def numbers(*items, dtype=np.float32):
 
 
 def linear(op_type):
-    """Make all gates let through what they get."""
+    """Make all gates pass what they get."""
     count = {"LSTM": 3, "GRU": 2, "RNN": 1}[op_type]
     return {
         "activations": ["Affine"] * count,

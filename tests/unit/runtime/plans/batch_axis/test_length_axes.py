@@ -1,4 +1,4 @@
-"""Where a length of inputs comes back in outputs, and where that cannot be told."""
+"""Where a length of inputs comes back in outputs, and where that is unknown."""
 
 from __future__ import annotations
 

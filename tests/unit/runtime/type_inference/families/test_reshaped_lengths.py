@@ -4,7 +4,7 @@ import pytest
 
 from aioinfer.runtime.graph import Shape
 from aioinfer.runtime.type_inference import ContradictionError
-from aioinfer.runtime.type_inference.families.reshaping import reshaped
+from aioinfer.runtime.type_inference.families.reshaped_lengths import reshaped
 
 CASES: list[tuple[Shape, Shape, Shape]] = [
     ((2, 6), (3, 4), (3, 4)),

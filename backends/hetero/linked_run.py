@@ -1,10 +1,10 @@
 """One run over linked networks, which owns what crosses between them.
 
-Theory of operation. A stage of the outer run binds the boundary tensors of one sub-run and starts
-it with the token of the values that it takes. Nothing is copied and no thread waits: a device gets
-its sub-run while the bytes may still be on their way. Only a value of which nothing is there yet
-(its shape depends on data) is waited for. Results stay with the outer run until it has ended, so a
-sub-network's slot is free as soon as they are written.
+A stage of the outer run binds the boundary tensors of one sub-run and starts it with the token of
+the values that it takes. Nothing is copied and no thread waits: a device gets its sub-run while the
+bytes may still be on their way. Only a value of which nothing is there yet (its shape depends on
+data) is waited for. Results stay with the outer run until it has ended, so a sub-network's slot is
+free as soon as they are written.
 """
 
 from __future__ import annotations

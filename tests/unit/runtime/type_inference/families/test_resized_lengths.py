@@ -5,7 +5,10 @@ import pytest
 
 from aioinfer.runtime.graph import Shape
 from aioinfer.runtime.type_inference import ContradictionError
-from aioinfer.runtime.type_inference.families.resizing import resized_by_scales, resized_to_sizes
+from aioinfer.runtime.type_inference.families.resized_lengths import (
+    resized_by_scales,
+    resized_to_sizes,
+)
 
 
 def test_scaled_lengths_are_rounded_down() -> None:

@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Sequence
 
-from aioinfer.cli.benchmarking.node_times import NodeTime, NodeTimes
+from aioinfer.cli.benchmarking.summed_node_times import NodeTime, NodeTimes
 from aioinfer.runtime.runs.bindings import NodeProfile
 
 

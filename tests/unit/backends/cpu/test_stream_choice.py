@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from aioinfer.backends.cpu.properties import PROPERTIES
-from aioinfer.backends.cpu.streams import streams_config
+from aioinfer.backends.cpu.stream_choice import streams_config
 from aioinfer.executors import CpuAllowance
 from aioinfer.runtime.properties.properties import STANDARD_PROPERTIES, Configuration
 
