@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     from ...executors import ExecutorManager
 
-__all__ = ["ENTRY_POINT_GROUP", "MakePlugin", "PluginRegistry", "closed_core"]
-
-ENTRY_POINT_GROUP = "aioinfer.backends"
+__all__ = ["MakePlugin", "PluginRegistry", "closed_core"]
 
 MakePlugin = Callable[[CoreHandle, str], Plugin]
 """A Plugin class, or a function that makes one; called with the Core's handle and the name."""
@@ -54,9 +52,9 @@ class PluginRegistry:
         doing = "looking for installed devices"
         check_files(doing)
         with shortage_as_error(doing):
-            from importlib.metadata import entry_points  # 45 ms that `import aioinfer` need not pay
+            from .installed_devices import installed_devices  # `import aioinfer` needs none
 
-            for found in entry_points(group=ENTRY_POINT_GROUP):
+            for found in installed_devices():
                 self._add_installed(found)
 
     def _add_installed(self, found: EntryPoint) -> None:

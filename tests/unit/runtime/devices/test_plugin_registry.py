@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import logging
+import shutil
 import sys
 import textwrap
 import threading
@@ -16,6 +17,7 @@ import pytest
 
 import aioinfer
 from aioinfer.errors import DeviceError, NotSupportedError
+from aioinfer.runtime.devices import installed_devices
 from aioinfer.runtime.devices.plugin import CoreHandle, Plugin
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.properties.properties import Configuration
@@ -123,6 +125,32 @@ def test_the_second_installed_plugin_of_a_name_is_left_out(
     with caplog.at_level(logging.WARNING, "aioinfer"), aioinfer.Core() as core:
         assert core.plugin_names.count("TWICE") == 1
     assert "another package has a plugin of that name" in caplog.text
+
+
+def test_packages_that_come_and_go_beside_others_are_seen_by_the_next_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with aioinfer.Core() as core:
+        assert "LATE" not in core.plugin_names
+    info = tmp_path / "acme_late-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[aioinfer.backends]\nLATE = acme_late:Fast\n")
+    with aioinfer.Core() as core:
+        assert "LATE" in core.plugin_names
+    shutil.rmtree(info)
+    with aioinfer.Core() as core:
+        assert "LATE" not in core.plugin_names
+
+
+def test_metadata_of_packages_is_read_once_while_none_comes_or_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with aioinfer.Core() as core:
+        names = core.plugin_names
+    monkeypatch.setattr(installed_devices, "entry_points", None)
+    with aioinfer.Core() as core:
+        assert core.plugin_names == names
 
 
 def test_a_plugin_is_made_by_the_first_look_and_only_once(core: aioinfer.Core) -> None:
