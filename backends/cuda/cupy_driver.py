@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import DeviceError
-from ...executors import ProcessMark
 from ..accelerator.queues.driver import (
     AdoptedArray,
     Context,
@@ -36,6 +35,7 @@ from ..accelerator.queues.driver import (
     Program,
     Queue,
 )
+from ..accelerator.queues.first_use import FirstUse
 from ..accelerator.queues.library_operation import LibraryOperation
 from ..accelerator.queues.user_operation import UserOperation
 from .cupy_array import Arrivals, exported
@@ -53,20 +53,8 @@ from .libraries.planned import Planned
 __all__ = ["CupyDriver"]
 
 _INSTALL = "pip install 'aioinfer[cuda]'"
-_first_use: ProcessMark | None = None
+_first_use = FirstUse("CUDA")
 _capturing = threading.Lock()
-
-
-def _refuse_after_fork() -> None:
-    """Note the process of the first use, and raise DeviceError in its forked children."""
-    global _first_use
-    if _first_use is None:
-        _first_use = ProcessMark()
-    if not _first_use.is_current:
-        raise DeviceError(
-            "CUDA was used before fork, and does not work in the child; use the start method "
-            "'spawn', or load and list devices in children only"
-        )
 
 
 def _import_cupy() -> Any:
@@ -97,13 +85,13 @@ class CupyDriver:
         self._find_libraries = find_libraries
 
     def find_devices(self) -> list[DeviceFacts]:
-        _refuse_after_fork()
+        _first_use.note()
         count = count_devices(self._cupy)
         libraries = self._find_libraries()
         return [facts_of(self._cupy, index, libraries) for index in range(count)]
 
     def open(self, facts: DeviceFacts) -> Context:
-        _refuse_after_fork()
+        _first_use.note()
         return _Context(CupyDevice(self._cupy, facts.index), facts)
 
 

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...errors import DeviceError
-from ...executors import ProcessMark
 from ..accelerator.queues.driver import (
     AdoptedArray,
     Argument,
@@ -26,6 +25,7 @@ from ..accelerator.queues.driver import (
     Program,
     Queue,
 )
+from ..accelerator.queues.first_use import FirstUse
 from ..accelerator.queues.library_operation import LibraryOperation
 from .pyopencl_event import PyOpenClEvent, as_driver_error
 
@@ -48,22 +48,7 @@ _NEWER = (
     "CPUs (pip: intel-opencl-rt)"
 )
 _DLPACK_OPENCL = 4
-_first_use: ProcessMark | None = None
-
-
-def _refuse_after_fork() -> None:
-    """Note the process of the driver's first use, and raise DeviceError in its forked children.
-
-    A driver's threads are gone there, and calls wait for them for ever, inside the driver.
-    """
-    global _first_use
-    if _first_use is None:
-        _first_use = ProcessMark()
-    if not _first_use.is_current:
-        raise DeviceError(
-            "OpenCL was used before fork, and its drivers do not work in the child; use the start "
-            "method 'spawn', or load and list devices in children only"
-        )
+_first_use = FirstUse("OpenCL")
 
 
 def _library() -> Any:
@@ -91,7 +76,7 @@ class PyOpenClDriver:
         self._devices: list[Any] = []
 
     def find_devices(self) -> list[DeviceFacts]:
-        _refuse_after_fork()
+        _first_use.note()
         cl = self._cl
         try:
             platforms = cl.get_platforms()
@@ -110,7 +95,7 @@ class PyOpenClDriver:
         return [_facts(cl, index, device) for index, device in enumerate(self._devices)]
 
     def open(self, facts: DeviceFacts) -> Context:
-        _refuse_after_fork()
+        _first_use.note()
         return _Context(self._cl, self._devices[facts.index], facts)
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from unittest import SkipTest
 
@@ -99,8 +98,6 @@ def _trio_serves_as_well(core: Core, device: str) -> None:
 
 @behaviour
 def _several_loops_and_a_plain_thread_share_a_network(core: Core, device: str) -> None:
-    failed: list[BaseException] = []
-
     def turn_a_loop() -> None:
         asyncio.run(_many_tasks(network))
 
@@ -108,23 +105,9 @@ def _several_loops_and_a_plain_thread_share_a_network(core: Core, device: str) -
         for number in range(20):
             _check(number, network.create_infer_request().infer_sync({"x": _x(number)}))
 
-    def run(call: Callable[[], object]) -> None:
-        try:
-            call()
-        except BaseException as error:
-            failed.append(error)
-
-    with load(core, device, DOUBLED) as network:
-        threads = [
-            threading.Thread(target=run, args=(call,))
-            for call in (turn_a_loop, turn_a_loop, block, block)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    if failed:
-        raise failed[0]
+    with load(core, device, DOUBLED) as network, ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(call) for call in (turn_a_loop, turn_a_loop, block, block)]:
+            done.result()
 
 
 @behaviour

@@ -133,7 +133,7 @@ def test_a_forked_child_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     driver = CupyDriver(FakeCupy(), frozenset)
     driver.find_devices()
-    mark = cupy_driver._first_use
+    mark = cupy_driver._first_use.mark
     assert mark is not None
     monkeypatch.setattr(mark, "is_current", False)
     with pytest.raises(DeviceError, match=r"before fork.*'spawn'"):
