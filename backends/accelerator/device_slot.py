@@ -2,12 +2,12 @@
 
 Upload, the plan's launches, and download are enqueued one after the other, each on a queue of its
 own and each behind the event of the one before. The host waits for none of them, but between
-portions of launches that take long (``launching/portions.py``). What the device does for several
-slots overlaps. Where a plan was captured with its copies, all three are one command on the queue
-for launches, and one stage: but for runs with arrays of the device, and those whose launches are
-profiled. Where all inputs are outputs that the device has kept, nothing is uploaded, and where all
-outputs are kept, nothing is downloaded. A plan that calls functions of users is not captured: its
-run goes to a thread for them first, and enqueues there.
+portions of launches that take long (``launching/portions.py``). Where a plan was captured with its
+copies, all three are one command on the queue for launches, and one stage: but for runs with arrays
+of the device, and those whose launches are profiled. Where all inputs are outputs that the device
+has kept, nothing is uploaded, and where all outputs are kept, nothing is downloaded. A plan that
+calls functions of users is not captured: its run goes to a thread for them first, and enqueues
+there.
 
 The first stage copies the inputs into memory that the device reads at full speed. Where its plan is
 not built, memory has to be taken or much has to be copied, it is called again once that is done: on

@@ -2,10 +2,9 @@
 
 Nodes are lowered in topological order. Every value lies dense and row-major in one operand; a
 Reshape defines a value as a view of another one's, and what takes addresses alone can be given a
-part of one. A kernel asks for operands, makes a result, and notes launches. When all nodes are
-lowered, lifetimes are known launch by launch, and the memory plan gives every buffer its place in a
-slot's arena. Inputs live there from the first launch on, because they are uploaded before it, and
-outputs to the end, from where they are downloaded.
+part of one. When all nodes are lowered, lifetimes are known launch by launch, and the memory plan
+gives every buffer its place in a slot's arena. Inputs live there from the first launch on, because
+they are uploaded before it, and outputs to the end, from where they are downloaded.
 """
 
 from __future__ import annotations

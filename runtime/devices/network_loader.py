@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
-from ...errors import placed
+from ...errors import NotSupportedError, PropertyError, placed
 from ...executors import allowance_kept
 from ..blobs.network_record import NetworkRecord, read_network_record
 from ..blobs.reader import Blob, BlobSource
 from ..graph import Model
-from ..graph.mapped_file import constants_held
+from ..graph.mapped_file import constants_held, read_constants
 from ..network.compiled_network import ExecutorOwner
 from ..network.states.state_pairs import find_pairs
 from ..network.user_functions import Postprocess, Preprocess, UserFunctions
-from ..properties.properties import ENABLE_MMAP, Configuration
+from ..properties.properties import CACHE_DIR, ENABLE_MMAP, INPUT_SHAPES, Configuration
 from ..type_inference import has_static_types
 from .collection_pause import full_collections_paused
 from .device_lookup import DeviceLookup
@@ -33,16 +35,7 @@ from .importing import (
     refuse_other_device,
     without_local,
 )
-from .loading import (
-    cache_of,
-    check_network_name,
-    in_memory,
-    loading,
-    loading_failures_named,
-    path_of,
-    reading_again,
-    warm_up_if_asked,
-)
+from .loading import loading, loading_failures_named
 from .open_networks import OpenNetworks
 from .plugin import Plugin
 
@@ -50,11 +43,14 @@ if TYPE_CHECKING:
     import onnx
 
     from ..network.executable_network import ExecutableNetwork
+    from .model_cache import ModelCache
 
 __all__ = ["ModelSource", "NetworkLoader", "read_source"]
 
 ModelSource = Union[str, os.PathLike[str], bytes, BinaryIO, "onnx.ModelProto", Model]
 """What a model may be read from."""
+
+_log = logging.getLogger("aioinfer")
 
 
 def read_source(source: ModelSource, *, is_mapped: bool) -> Model:
@@ -87,10 +83,10 @@ class NetworkLoader:
         postprocess: Postprocess | None,
     ) -> ExecutableNetwork:
         """Read and compile a model, or take what a cache has of it; as ``Core.load_network``."""
-        check_network_name(name, device)
+        _check_network_name(name, device)
         plugin, config_of = self._devices.loadable(device)
         configuration = config_of(config)
-        cache, file = cache_of(plugin, configuration), path_of(model)
+        cache, file = _cache_of(plugin, configuration), _path_of(model)
         with full_collections_paused(), allowance_kept():
             is_alone = self._devices.batched(device, plugin, configuration)[0] is plugin
             network = cache.load_known(file, name) if cache and file and is_alone else None
@@ -98,7 +94,7 @@ class NetworkLoader:
                 network = self._read_and_compiled(device, plugin, model, configuration, name)
         network = self._with_functions(network, preprocess, postprocess)
         self._networks.keep(network)
-        warm_up_if_asked(network, configuration)
+        _warm_up_if_asked(network, configuration)
         return network
 
     def loading_on(
@@ -112,7 +108,7 @@ class NetworkLoader:
             with loading_failures_named(device):
                 network = self._compiled(device, plugin, model, configuration)
             self._networks.keep(network)
-            warm_up_if_asked(network, configuration)
+            _warm_up_if_asked(network, configuration)
             return network
 
         return load
@@ -125,13 +121,13 @@ class NetworkLoader:
         configuration: Configuration,
         name: str | None,
     ) -> ExecutableNetwork:
-        was = file_status(path_of(model))
+        was = file_status(_path_of(model))
         wanted = read_source(model, is_mapped=_may_map(plugin, configuration))
         if wanted is not model:
             wanted.is_disposable = True
             if was is not None and wanted.is_one_file and wanted.path is not None:
                 read = partial(read_source, is_mapped=False)
-                wanted.read_again = reading_again(read, wanted.path, was)
+                wanted.read_again = _reading_again(read, wanted.path, was)
         if name is not None:
             if isinstance(model, Model):  # the caller's keeps its own name
                 wanted = model.with_graph(model.graph)
@@ -150,11 +146,11 @@ class NetworkLoader:
         if wanted.is_mapped and (
             has_static_types(wanted.inputs) or not _may_map(plugin, configuration)
         ):
-            wanted = in_memory(wanted)  # once is enough
+            wanted = _in_memory(wanted)  # once is enough
         pairs = find_pairs(wanted, configuration)
         if not pairs:
             plugin, configuration = self._devices.batched(device, plugin, configuration)
-        cache = cache_of(plugin, configuration)
+        cache = _cache_of(plugin, configuration)
         held = constants_held(wanted.graph) if wanted.is_mapped else nullcontext()
         with held, placed(network=wanted.name):
             if cache is not None:
@@ -175,7 +171,7 @@ class NetworkLoader:
     ) -> ExecutableNetwork:
         """Load what an export wrote; as ``Core.import_network``."""
         self._devices.refuse_if_closed()
-        check_network_name(name, device or "")
+        _check_network_name(name, device or "")
         blob = Blob.open(source)
         plugin, record, configuration = self._import_of(blob, device, config)
         if blob.is_mapped and not configuration.value_or_default(ENABLE_MMAP):
@@ -186,7 +182,7 @@ class NetworkLoader:
         network = self._with_functions(network, preprocess, postprocess)
         self._networks.keep(network)
         with blob_at_fault(record, configuration.device, chosen):
-            warm_up_if_asked(network, configuration)
+            _warm_up_if_asked(network, configuration)
         return network
 
     def import_part(
@@ -248,3 +244,77 @@ def _imported(
         placed(device=config.device),
     ):
         return import_blob(plugin, blob, record, config, chosen)
+
+
+def _in_memory(model: Model) -> Model:
+    """Bring mapped constants into memory, in the model itself where no caller holds it."""
+    made = model if model.is_disposable else model.copy()
+    made.read_again = model.read_again
+    read_constants(made.graph)
+    made.is_mapped, made.is_disposable = False, True
+    return made
+
+
+def _reading_again(
+    read: Callable[[Path], Model], path: Path, was: FileStatus
+) -> Callable[[], Model]:
+    """Return what reads a model once more from a file that has not changed since.
+
+    It raises NotSupportedError where the file has, and ModelError.
+    """
+    place = Path(os.path.abspath(path))
+
+    def read_again() -> Model:
+        now = file_status(place)
+        if now is None or now.mark != was.mark:
+            raise NotSupportedError(
+                f"the weights of a network are in its model's file alone, and {str(place)!r} is "
+                f"not what it was when it was loaded; load the network with EXPORTABLE=True, which "
+                f"keeps them"
+            )
+        return read(place)
+
+    return read_again
+
+
+def _warm_up_if_asked(network: ExecutableNetwork, config: Configuration) -> None:
+    """Run a network once of each shape that was asked for."""
+    if config.value_or_default(INPUT_SHAPES):
+        network.warm_up()
+
+
+def _cache_of(plugin: Plugin, config: Configuration) -> ModelCache | None:
+    """Return the cache that a configuration names, or AIOINFER_CACHE_DIR; None without one.
+
+    A device made of devices has those keep their parts, and functions of users are in no blob.
+    """
+    named = config.value_or_default(CACHE_DIR) or os.environ.get("AIOINFER_CACHE_DIR", "")
+    if not named or not plugin.is_cached or plugin.extensions:
+        return None
+    from .model_cache import ModelCache
+
+    try:
+        folder = Path(named).expanduser()
+    except RuntimeError as error:  # there is no such user
+        _log.warning("CACHE_DIR %r is not used: %s", named, error)
+        return None
+    return ModelCache(folder, plugin, config)
+
+
+def _path_of(source: Any) -> Path | None:
+    """Return the file that a model comes from; None for bytes, open files and models."""
+    return Path(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else None
+
+
+def _check_network_name(name: Any, device: str) -> None:
+    """Raise PropertyError unless a name is None or a printable text of one line."""
+    if name is None:
+        return
+    if not isinstance(name, str) or not name.strip() or not name.isprintable():
+        raise PropertyError(
+            f"a network cannot be called {name!r}; give a text of one line that can be printed, "
+            f"or None for its file's name",
+            "name",
+            device,
+            value=name,
+        )

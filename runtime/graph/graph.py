@@ -1,11 +1,11 @@
 """Graph, Node and Value: the model between the file and the devices.
 
-A :class:`Value` is made by one node, given from outside (graph input) or a constant; it knows its
-producer and its uses. A :class:`Node` refers to its values directly, also to those of an outer
-graph: a control-flow body captures by reference, without copies or names. Every edit goes through
-the methods here, which keep producers and uses consistent; ``check.py`` verifies it. Nodes stand in
-a linked list in topological order: inserting and removing cost O(1), and an iteration survives the
-removal of the node it stands on. Not thread-safe; a network owns its copy.
+A :class:`Value` knows its producer and its uses. A :class:`Node` refers to its values directly,
+also to those of an outer graph: a control-flow body captures by reference, without copies or names.
+Every edit goes through the methods here, which keep producers and uses consistent; ``check.py``
+verifies it. Nodes stand in a linked list in topological order: inserting and removing cost O(1),
+and an iteration survives the removal of the node it stands on. Not thread-safe; a network owns its
+copy.
 
 No protobuf here: reading belongs to ``onnx_reader``.
 """

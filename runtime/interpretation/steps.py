@@ -2,8 +2,8 @@
 
 :func:`compile_steps` plans: each value gets a slot, each node a kernel, and each step the slots
 that no later step reads. A run copies the row of slots, in which constants already stand, and walks
-the steps; nothing else is decided then. A body of a control-flow node is Steps of its own; values
-that it captures are handed to it by reference, like inputs.
+the steps. A body of a control-flow node is Steps of its own; values that it captures are handed to
+it by reference, like inputs.
 
 Values may share memory on the way: a Reshape gives a view. What leaves a run shares none, see
 ``outputs.py``.

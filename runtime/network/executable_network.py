@@ -2,8 +2,7 @@
 
 A backend subclasses it and supplies slots: the places where runs live on the device, each with its
 stages. Every run, of a request, of ``network.infer``, or of an outer network, goes into one
-admission queue (``run_admission.py``). What can be asked of a network that nothing runs, its export
-and its close are those of its base (``compiled_network.py``).
+admission queue (``run_admission.py``).
 """
 
 from __future__ import annotations

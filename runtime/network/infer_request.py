@@ -1,10 +1,8 @@
 """InferRequest: one inference in flight, awaited, waited for or answered by a callback.
 
-Answering and ending are two events. A run is *answered* by whatever comes first: its result, an
-error, cancel, a deadline, close. It has *ended* when no stage and no device works for it any more;
-only then is the request idle again. The order at the end is fixed: the request becomes idle, the
-callback runs, the waiters wake. So a callback may start the next run, and ``wait()`` means that the
-callback is over.
+A run is answered, and ends (``runs/run_end.py``). The order at the end is fixed: the request
+becomes idle, the callback runs, the waiters wake. So a callback may start the next run, and
+``wait()`` means that the callback is over.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Many inputs through one network, as a stream of results with a bounded look-ahead.
 
 A stream has up to ``look_ahead`` items on their way: pulled from the source and not yet in the
-consumer's hands. So the consumer's pace bounds how far the source is read. Each item is a run of
-the network; nothing below knows of streams. A sync source is pulled by the consumer's own task,
-when it asks for a result. An async source may have nothing to give while there are results, so one
-task beside the consumer's pulls it and starts the runs; there is no task per item. Ending a stream
-early ends its runs, closes its source, and waits.
+consumer's hands. So the consumer's pace bounds how far the source is read. A sync source is pulled
+by the consumer's own task, when it asks for a result. An async source may have nothing to give
+while there are results, so one task beside the consumer's pulls it and starts the runs; there is no
+task per item. Ending a stream early ends its runs, closes its source, and waits.
 """
 
 from __future__ import annotations

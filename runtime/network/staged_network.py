@@ -2,8 +2,7 @@
 
 A run prepares its inputs on one executor, goes through the network as a run inside of it, and has
 its outputs handled on another executor, so that the three overlap between runs. It takes one of the
-network's own slots only when its inputs are there. The slots of this network bound what waits in
-between.
+network's own slots only when its inputs are there.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Doing ahead what the first request of some shapes would pay for.
 
-Inputs of ones are run like those of a request: that makes the plan and packs the weights, on all
-devices of a network. What each stream or slot keeps for itself is made by a run on each: the
-network knows where. A run in every slot takes all slots before the first run starts, so that none
-gets two.
+Inputs of ones are run like those of a request, on all devices of a network. What each stream or
+slot keeps for itself is made by a run on each: the network knows where. A run in every slot takes
+all slots before the first run starts, so that none gets two.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Evaluates one node at a time: by functions of ours, by onnx.reference, or by function bodies.
 
 :func:`make_operator` binds a node's attributes once; the result is called with arrays as often as
-one likes, from any thread. Three sources are asked in this order:
+one likes, from any thread. Asked in this order:
 
 - ``plain_operators``: simple operators, and nodes that are surely right; onnx is not loaded;
 - ``own_operators`` and the modules that register there: what onnx.reference lacks, gets wrong, or

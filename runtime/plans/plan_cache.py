@@ -1,8 +1,7 @@
 """Plans by shape signature: bounded, each built once, runs parked meanwhile.
 
-A run asks for its plan with :meth:`PlanCache.request` and gets a token: one that has fired if the
-plan is there, else one that fires when the compile executor has built it. All runs that need the
-same plan wait for the same token. The run's next stage starts after it.
+A run gets a token for its plan (:meth:`PlanCache.request`), after which its next stage starts. All
+runs that need the same plan wait for the same token.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What a step is given and gives: the tensor so far, and what is known of it.
 
-A step is a function from one ``State`` to the next. The nodes that it makes stand in no graph yet;
-they hang on the values that they make, and ``building.py`` finds them by walking back from the last
-one. So steps can be tried out, for ``repr``, and thrown away.
+A step is a function from one ``State`` to the next. The nodes that it makes hang on the values that
+they make, and ``building.py`` finds them by walking back from the last one. So steps can be tried
+out, for ``repr``, and thrown away.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Slots, and the runs on their way through them: the shell around the admission queue.
 
-Every run of a network comes in by :meth:`RunAdmission.enter`, and gives its slot back by
-``finish``, when its last token has fired, whatever became of the caller meanwhile. A run that waits
-begins on the thread that gave the slot back; one that is stopped while it waits never reaches the
-device. Runs are kept until they leave, a request's after its callback, so that a close can wait for
-them.
+A run that waits begins on the thread that gave the slot back; one that is stopped while it waits
+never reaches the device. Runs are kept until they leave, a request's after its callback, so that a
+close can wait for them.
 """
 
 from __future__ import annotations

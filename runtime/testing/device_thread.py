@@ -1,8 +1,8 @@
 """A thread that plays the device: it fires the events of manual streams.
 
-Manual streams do their work when a test fires their events. That gives a test every order; a
-program with threads of its own wants a device that just goes on. Here a thread fires what can be
-fired each time the host asks for an event, which it does for the last one of each run.
+Manual streams give a test every order; a program with threads of its own wants a device that just
+goes on. Here a thread fires what can be fired each time the host asks for an event, which it does
+for the last one of each run.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Spans: what ran where and when, recorded always.
 
 A span is a plain tuple. A thousand at a time are added to the tallies for ``statistics``, by numpy,
-and go into a bounded ring, so that a stage pays for one append and no lock. What its spans say of a
-run is made once a run (``RunMark``). A stage of a device that runs by itself has two spans: the
-enqueueing on the host, and what the device did, which its stream tells later. Those have a ring of
-their own, so that what is forgotten of the first stays in order.
+and go into a bounded ring, so that a stage pays for one append and no lock. A stage of a device
+that runs by itself has two spans: the enqueueing on the host, and what the device did, which its
+stream tells later. Those have a ring of their own, so that what is forgotten of the first stays in
+order.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """FolderRepository: the models of a directory, loaded, exchanged and unloaded while they serve.
 
-``refresh`` looks at the directory and brings each model to what lies there, one at a time. A new
-network is loaded beside the old one and takes its place between two requests; the old one is closed
-in a task of its own when its last run has ended. What fails to load is noted with the fingerprint
-of its files, so that it is tried again only when they change, or when somebody asks for it, and
-whatever served before goes on.
+A new network is loaded beside the old one and takes its place between two requests; the old one is
+closed in a task of its own when its last run has ended. What fails to load is noted with the
+fingerprint of its files, so that it is tried again only when they change, or when somebody asks for
+it, and whatever served before goes on.
 """
 
 from __future__ import annotations

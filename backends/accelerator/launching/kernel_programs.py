@@ -1,7 +1,6 @@
 """Kernels that are built, each once for a device; drivers keep them on disk as well.
 
-Equal kernels of all networks on a device are one. A program belongs to the plans that built it or
-found it built, and goes with the last of them.
+A program belongs to the plans that built it or found it built, and goes with the last of them.
 """
 
 from __future__ import annotations

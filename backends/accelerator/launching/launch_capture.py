@@ -4,8 +4,7 @@ A launch graph saves a run the enqueueing of each launch, and changes nothing el
 cannot capture a plan costs the network its speed and not its use: the slot stays bound to the plan
 without a launch graph, runs launch one by one, the log says so once, and a metric counts such
 plans. The slot does not ask again for that plan, because a refusal is about what is launched, and
-asking takes milliseconds. A kernel that fails while a launch graph is made fails in the run as
-well, which then has an error with its cause. What is about the device, no room, no resources or no
+asking takes milliseconds. What is about the device, no room, no resources or no
 device any more, is an error of the run, and the next run of the slot tries again.
 """
 

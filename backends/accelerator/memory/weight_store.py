@@ -1,8 +1,8 @@
 """Constants on the device: uploaded once for a network, shared by all its slots and plans.
 
-A constant of the model stays as long as the network. What is made for a plan, such as a folded
-array or a table for its shapes, stays as long as plans use it: the compiler says between two plans
-which constants are still in use, and the others are given back.
+What is made for a plan, such as a folded array or a table for its shapes, stays as long as plans
+use it: the compiler says between two plans which constants are still in use, and the others are
+given back.
 """
 
 from __future__ import annotations

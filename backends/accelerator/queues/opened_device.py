@@ -5,7 +5,7 @@ one for its downloads, and there are events between them, so that what different
 network takes the compute queues that the fewest others have, so that none waits for a stranger as
 long as there are enough. For the same reason each queue has a completion thread, started by the
 first event that is waited for there: events of one queue fire in their order, those of several do
-not. Errors of earlier commands reach the last event of a run through wait lists.
+not.
 """
 
 from __future__ import annotations

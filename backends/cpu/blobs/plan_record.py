@@ -1,9 +1,8 @@
 """A plan in a blob: layouts, buffers, operands and steps as numbered rows, constants as tensors.
 
 A plan is what it was built as, but for addresses and oneDNN's objects, which are made again in the
-order in which they were made. So nothing is lowered, fused or packed when a network is imported.
-What is read is held to the same bounds as what is built: each step to the buffers of its operands,
-each call of oneDNN to the arguments that it takes.
+order in which they were made. What is read is held to the same bounds as what is built: each step
+to the buffers of its operands, each call of oneDNN to the arguments that it takes.
 """
 
 from __future__ import annotations

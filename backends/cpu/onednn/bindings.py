@@ -1,9 +1,8 @@
 """oneDNN's objects in Python: the thin facade through which all of CPU talks to the library.
 
-Objects are handles that are destroyed with their wrapper. Nothing here runs in an inference:
-descriptors, primitives and memory objects are made while a plan is built, and their addresses go
-into the step table. What is created depends on how many threads OpenMP would use on the calling
-thread, see ``Engine.with_threads``.
+Nothing here runs in an inference: descriptors, primitives and memory objects are made while a plan
+is built, and their addresses go into the step table. What is created depends on how many threads
+OpenMP would use on the calling thread, see ``Engine.with_threads``.
 
 Source of names: oneDNN 3.2's C API (dnnl.h), stable within 3.x; the numbers are in numbers.py.
 """

@@ -1,9 +1,9 @@
 """A model on CPU whose sizes or flow depend on data: planned pieces between steps in numpy.
 
-Steps in numpy walk the contracted graph on one thread of a stream; bodies of control flow are
-walked by the same means, and the stop is asked for before each step. Where a step is a piece, the
-plan for the sizes at hand runs there, on the stream's arena. One that is missing is made on the
-compile thread, and the stream waits for it: a body cannot be left in its middle.
+Steps in numpy walk the contracted graph, and bodies of control flow, on one thread of a stream.
+Where a step is a piece, the plan for the sizes at hand runs there, on the stream's arena. One that
+is missing is made on the compile thread, and the stream waits for it: a body cannot be left in its
+middle.
 """
 
 from __future__ import annotations

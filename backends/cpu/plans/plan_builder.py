@@ -2,9 +2,9 @@
 
 Nodes are lowered in topological order. A value lies in one or more operands: the layout in which
 its producer left it, and what later steps reordered it into, which is kept for the next user. A
-kernel asks for an operand in the layout that its primitive wants, so a blocked layout runs on from
-primitive to primitive and a reorder stands only where two disagree. Reshapes, transposes, splits
-and slices are views: they define a value as another layout of the same memory.
+kernel asks for the layout that its primitive wants, so a blocked layout runs on from primitive to
+primitive and a reorder stands only where two disagree. Reshapes, transposes, splits and slices are
+views: they define a value as another layout of the same memory.
 
 A result may take over the memory of an operand that dies with the node (``over``); whether it may
 is decided here, from the uses of all values in that memory. When all nodes are lowered, lifetimes

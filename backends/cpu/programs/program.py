@@ -2,8 +2,7 @@
 
 A plan says that a step reads a buffer; a program says where that buffer is, for one stream and its
 arena. It holds oneDNN's memory objects and the step table (steps.c), and belongs to that stream's
-thread: two streams run two programs of the same plan side by side. A numpy step splits the table
-into segments.
+thread. A numpy step splits the table into segments.
 
 Whatever the plan says, no address is written here that does not lie in its memory: places in the
 arena and in constants are checked against what there is, and the arrays of a run against the bytes

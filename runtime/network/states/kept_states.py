@@ -2,9 +2,8 @@
 
 A run reads the tensors that the last successful one has left, and leaves new ones. They become the
 request's when the run's outcome is settled as a success, by the thread that settles it and before
-the request is idle; of any other run nothing stays. The tensors are those that the device has made,
-wherever they lie: nothing here looks into them. One that a device keeps in its own memory is read
-there by the next run, as any output that stays is.
+the request is idle; of any other run nothing stays. One that a device keeps in its own memory is
+read there by the next run, as any output that stays is.
 """
 
 from __future__ import annotations

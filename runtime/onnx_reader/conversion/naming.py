@@ -1,8 +1,8 @@
 """Unique names for all nodes, and where each node of the converted model comes from.
 
-Queries, profiles and affinities speak of the nodes of the file, but onnx's inliner and converter
-rename, replace and insert nodes and drop their metadata. So every node gets a name that is unique
-in the whole model, and :class:`Origins` remembers by that name what the node stood for. After each
+Queries, profiles and affinities speak of the file's nodes, but onnx's inliner and converter rename,
+replace and insert nodes and drop their metadata. So every node gets a name that is unique in the
+whole model, and :class:`Origins` remembers by that name what the node stood for. After each
 rewrite, a node without a known name is recognised by what it makes: the value names of the file
 survive. One that makes a new value serves the node that its value goes to.
 """

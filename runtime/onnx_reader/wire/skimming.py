@@ -4,7 +4,7 @@ protobuf wants the whole file in memory and copies every tensor out of it. So th
 few outer messages (model, graph, initializers) is walked first (``file_structure``); of a tensor
 with much raw data everything but that field goes into a smaller file image, which is parsed as
 usual. The data is read from the file straight into an array of its own when the tensor is asked
-for. Whatever looks odd is left to the parser, which says what is wrong with it.
+for.
 
 Source: the field numbers of onnx.proto.
 """

@@ -1,10 +1,9 @@
 """One rewrite of a graph, collected first and then applied as a whole.
 
-A pass describes what it wants; nothing happens to the graph until ``apply``, which first checks
-everything (``patch_check.py``) and then cannot fail. Two things are looked after here, so that no
-pass can forget them. *Origins*: new nodes stand for the nodes that they replace and inherit
-``fused_from``, and affinity. *Public names*: what replaces an output of the graph takes over its
-name.
+Nothing happens to the graph until ``apply``, which first checks everything (``patch_check.py``) and
+then cannot fail. Two things are looked after here, so that no pass can forget them. *Origins*: new
+nodes stand for the nodes that they replace and inherit ``fused_from``, and affinity. *Public
+names*: what replaces an output of the graph takes over its name.
 """
 
 from __future__ import annotations
