@@ -48,7 +48,7 @@ class ExecutorManager:
         return len(self._leases)
 
     def waiting_counts(self) -> dict[str, int]:
-        """Say by name how many functions are in the queues of the executors that are lent out."""
+        """Return how many functions wait in each executor that is lent out, by its name."""
         with self._lock:
             executors = [lease.executor for lease in self._leases.values()]
         counts: dict[str, int] = {}

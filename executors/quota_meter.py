@@ -88,7 +88,7 @@ class QuotaMeter:
 
 
 def parse_cpu_stat(text: str) -> tuple[int, int, int | None] | None:
-    """Give periods, throttled and used nanoseconds of a group's ``cpu.stat``, v1 or v2.
+    """Return periods, throttled and used nanoseconds of a group's ``cpu.stat``, v1 or v2.
 
     None where it does not count periods; the used time is None in v1, which has it elsewhere.
     """

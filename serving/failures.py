@@ -58,7 +58,7 @@ def refusal_of(error: BaseException) -> RefusedError:
 
 
 def load_failure(error: BaseException, folders: Iterable[str]) -> str:
-    """Say in one line why a model could not be loaded, without the paths of these folders."""
+    """Return in one line why a model could not be loaded, without the paths of these folders."""
     if isinstance(error, ModelError):
         text = error.reason
     elif isinstance(error, NotSupportedError | AioInferError):

@@ -168,7 +168,7 @@ def _checked(model: str, port: Port, made: Mapping[str, Any]) -> np.ndarray[Any,
 
 
 def _holds(wanted: np.dtype[Any], array: np.ndarray[Any, Any]) -> bool:
-    """Tell whether a list of such numbers may be one of the wanted type: none is cut."""
+    """Return whether a list of such numbers may be one of the wanted type: none is cut."""
     kinds = {"b": "b", "i": "iu", "u": "iu"}.get(wanted.kind, "fiu")
     return array.size == 0 or array.dtype.kind in kinds
 

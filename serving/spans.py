@@ -33,7 +33,7 @@ class Spans(Protocol):
     """Makes a span around each request."""
 
     def is_wanted(self, headers: Mapping[str, str]) -> bool:
-        """Tell whether ``around`` would make more of a request than NO_SPANS do."""
+        """Return whether ``around`` would make more of a request than NO_SPANS do."""
 
     def around(self, name: str, headers: Mapping[str, str]) -> Any:
         """Return a context whose value is a Span; it continues the trace that headers name."""

@@ -48,7 +48,7 @@ class SlotInputs:
         *,
         reads_in_place: bool,
     ) -> list[Copy]:
-        """Say what is copied to staging memory: all but what the device reads where it is.
+        """Return what is copied to staging memory: all but what the device reads where it is.
 
         ``reads_in_place``: whether memory that was lent is read itself. Raises TensorError.
         """

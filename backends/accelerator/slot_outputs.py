@@ -60,7 +60,7 @@ class SlotOutputs:
         self._network = network
 
     def block_sizes(self, bound: BoundPlan, bindings: Bindings) -> dict[str, int]:
-        """Say how much memory is needed for each output that stays, by name."""
+        """Return how much memory is needed for each output that stays, by name."""
         kept = self._network.kept_outputs
         return {
             port.name: place.operand.size_bytes

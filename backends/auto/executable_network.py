@@ -374,7 +374,7 @@ class AutoNetwork(ReplicatedNetwork):
                 self._told.remove(wake)
 
     def _is_ready(self, device: str | None) -> bool:
-        """Say whether a device serves; raises DeviceError if it never will, and ClosedError."""
+        """Return whether a device serves; raises DeviceError if it never will, and ClosedError."""
         self.refuse_if_closed()
         with self._choosing:
             if device is None:

@@ -182,7 +182,7 @@ class Bundle:
         return True
 
     def _misfit(self, length: int) -> GraphError | None:
-        """Say why outputs cannot be shared out, if they cannot."""
+        """Return why outputs cannot be shared out, if they cannot."""
         results = self.run.bindings.results if self.run is not None else {}
         if len(self.parts) < 2:
             return None

@@ -48,7 +48,7 @@ class Pace:
 
 
 def begin_by(arrived_s: float, timeout_s: float, deadline_s: float, service_s: float) -> float:
-    """Say until when a request that arrived then may wait for more to share its run. Pure.
+    """Return until when a request that arrived then may wait for more to share its run. Pure.
 
     A deadline leaves the run twice the time that runs take, ``service_s``; where that is not known,
     0, half of what there is.
@@ -164,7 +164,7 @@ class Collector(Generic[M]):
         return taken
 
     def due_at_s(self, run_count: int) -> float | None:
-        """Say from when on a run may begin, with this many under way; None: not before one ends.
+        """Return from when on a run may begin, with this many under way; None: not before one ends.
 
         0.0: at once.
         """

@@ -47,7 +47,7 @@ CUDA_SPIN_WAIT = Property(
 
 
 def may_spin(wait: str, hint: str, cpu_count: int) -> bool:
-    """Say whether threads that wait for runs may keep a core busy. Pure."""
+    """Return whether threads that wait for runs may keep a core busy. Pure."""
     if wait == "AUTO":
         return hint == "LATENCY" and cpu_count >= _SPARE_CPUS
     return wait == "YES"

@@ -217,7 +217,7 @@ class Balancer(Generic[R]):
         return min(left, key=end_s, default=None)
 
     def look_again_s(self, now_s: float) -> float | None:
-        """Say when to look again though nothing has happened; None: something must happen first.
+        """Return when to look again though nothing has happened; None: something must happen first.
 
         Requests wait here beside an idle device, because a busy one should end them sooner.
         """

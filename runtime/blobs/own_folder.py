@@ -10,12 +10,12 @@ __all__ = ["has_owners", "why_not_own_file", "why_not_own_folder"]
 
 
 def has_owners() -> bool:
-    """Tell whether files have owners here; without them all users' files are alike."""
+    """Return whether files have owners here; without them all users' files are alike."""
     return hasattr(os, "getuid")
 
 
 def why_not_own_folder(folder: Path) -> str | None:
-    """Say why a folder is not this user's alone, mode 700 and no link; None if it is.
+    """Return why a folder is not this user's alone, mode 700 and no link; None if it is.
 
     Raises OSError if it is not there.
     """
@@ -32,7 +32,7 @@ def why_not_own_folder(folder: Path) -> str | None:
 
 
 def why_not_own_file(path: Path) -> str | None:
-    """Say why a file may be written by others, or is a link; None if this user alone may.
+    """Return why a file may be written by others, or is a link; None if this user alone may.
 
     Raises OSError if it is not there.
     """

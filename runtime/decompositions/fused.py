@@ -189,7 +189,7 @@ def _activated(made: Composition, x: Value, numbers: list[float]) -> Value:
     domain="com.microsoft.nchwc",
 )
 def blocked_channels(made: Composition) -> list[Value]:
-    """Say what these files are: how wide their blocks are is not written in them."""
+    """Return what these files are: how wide their blocks are is not written in them."""
     raise CompositionError(
         "onnxruntime lays a model out for one processor at its level 'all'; save it at 'extended'"
     )

@@ -16,7 +16,7 @@ LAST_RESORT = "REFERENCE"
 
 
 def device_advice(model: Model, answers: Mapping[str, SupportMap]) -> str:
-    """Say on which of these devices every node would run, or what none of them has.
+    """Return on which of these devices every node would run, or what none of them has.
 
     answers: by device, the preferred one first, by names of nodes of the file.
     """

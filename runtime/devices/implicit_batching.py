@@ -21,7 +21,7 @@ FEWEST_REQUESTS = 3
 
 
 def is_asked_for(config: Configuration) -> bool:
-    """Say whether these properties allow it at all; HETERO asks for each of its subgraphs."""
+    """Return whether these properties allow it at all; HETERO asks for each of its subgraphs."""
     return bool(
         config.value_or_default(ALLOW_AUTO_BATCHING)
         and config.value_or_default(PERFORMANCE_HINT) == "THROUGHPUT"

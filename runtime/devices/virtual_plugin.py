@@ -184,7 +184,7 @@ class VirtualPlugin(Plugin):
         return [entry.device for entry in entries]
 
     def advise(self, model: Model, answers: Mapping[str, SupportMap]) -> str:
-        """Say on which devices a model would run that those which answered do not all run."""
+        """Return on which devices a model would run that those which answered do not all run."""
         known = {parse_device(device).name for device in answers}
         if LAST_RESORT not in known and LAST_RESORT in self.core.plugin_names:
             support = self.core.query_network(model, LAST_RESORT)
@@ -214,7 +214,7 @@ class VirtualPlugin(Plugin):
         return values
 
     def _share(self, device: str, config: Configuration) -> dict[str, str]:
-        """Say which part a device of the list is, among those of its kind that have an id."""
+        """Return which part a device of the list is, among those of its kind that have an id."""
         kind = parse_device(device).name
         listed = [parse_device(entry.device) for entry in self.priorities(config)]
         parts = [str(name) for name in listed if name.name == kind and name.id is not None]

@@ -242,7 +242,7 @@ class AsyncInferQueue:
             raise KeyboardInterrupt
 
     def is_ready(self) -> bool:
-        """Say whether an item could start at once."""
+        """Return whether an item could start at once."""
         self._network.refuse_after_fork()
         return bool(self._idle)
 

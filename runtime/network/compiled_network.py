@@ -208,7 +208,7 @@ class CompiledNetwork(Closing):
         return Trace(self.name, self.device, spans, recorder.forgot_until_ns, nodes)
 
     def explain(self) -> str:
-        """Say in words which device runs which node, and why."""
+        """Return in words which device runs which node, and why."""
         graph = self.runtime_graph()
         text = f"{self.name}: all {len(graph)} nodes on {self.device}, {self.reason}"
         if self.removed_nodes:

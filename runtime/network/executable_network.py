@@ -402,7 +402,7 @@ class ExecutableNetwork(CompiledNetwork):
         return await to_thread.run_sync(lambda: self.warm_up(shapes))
 
     def place_of(self, bindings: Bindings) -> str:
-        """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
+        """Return where a run is, for ``repr``: waiting for a slot, or in a stage."""
         return self.admission.place_of(bindings)
 
     @property

@@ -56,7 +56,7 @@ class RunningNetwork(Protocol):
         """Make memory, all zeros, for a caller to write an input to."""
 
     def place_of(self, bindings: Bindings) -> str:
-        """Say where a run is, for ``repr``."""
+        """Return where a run is, for ``repr``."""
 
     def refuse_after_fork(self) -> None:
         """Raise ClosedError in a forked child."""

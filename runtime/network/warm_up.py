@@ -44,7 +44,7 @@ class WarmedNetwork(Protocol):
         """Make room for the plans of that number of signatures."""
 
     def end_ahead(self) -> list[str]:
-        """Say what is lost of what was asked for since, if any."""
+        """Return what is lost of what was asked for since, if any."""
 
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         """Run these inputs wherever a run may find something missing."""

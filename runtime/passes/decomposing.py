@@ -46,7 +46,7 @@ def _patch(node: Node) -> GraphPatch | None:
 
 
 def find_decline(node: Node) -> str | None:
-    """Say why a node's decomposition leaves it as it is; None if it does not, or there is none."""
+    """Return why a node's decomposition leaves it as it is; None if it does not, or is none."""
     if find_decomposition(node) is None:
         return None
     try:

@@ -212,7 +212,7 @@ class Spans:
     def _keys(
         self, sizes: Sequence[int], peaks: Sequence[int]
     ) -> Iterator[Sequence[tuple[int, int]]]:
-        """Give the orders by their keys; ties keep the order of the starts.
+        """Return the orders by their keys; ties keep the order of the starts.
 
         Each puts first what is hardest to place later: what is large, what lives in the fullest
         step, what lives long; the last meets the buffers as an allocator would.

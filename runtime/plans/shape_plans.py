@@ -63,7 +63,7 @@ class ShapePlans(Generic[P]):
         return len(self._cache)
 
     def statistics(self) -> PlanStatistics:
-        """Say how many plans there are, what building them took, and how often they were there."""
+        """Return how many plans there are, what building them took, and how often they were hit."""
         cache = self._cache
         return PlanStatistics(
             len(cache),

@@ -347,14 +347,14 @@ class RunAdmission(Generic[R]):
         )
 
     def latencies(self) -> dict[str, Durations]:
-        """Say by outcome how long requests took, from their arrival to the answer."""
+        """Return how long requests took by outcome, from their arrival to the answer."""
         with self.lock:
             latencies = {outcome: taken.picture() for outcome, taken in self._others.items()}
             finished = self._finished.picture()
         return {"finished": finished, **latencies} if finished.count else latencies
 
     def slot_wait(self) -> Durations:
-        """Say how long runs waited for a slot, those included that were stopped before they had it.
+        """Return how long runs waited for a slot, with those that were stopped before they had it.
 
         A run that found an idle slot waited for 0 s. Those that wait now are not counted yet, those
         of a warm-up never.
@@ -368,7 +368,7 @@ class RunAdmission(Generic[R]):
             return self._waits.picture(max(0, over_count - self._waits.count))
 
     def place_of(self, bindings: Bindings) -> str:
-        """Say where a run is, for ``repr``: waiting for a slot, or in a stage."""
+        """Return where a run is, for ``repr``: waiting for a slot, or in a stage."""
         for run in list(self.runs):
             if run.bindings is bindings:
                 return f", {run.place}"

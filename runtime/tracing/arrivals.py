@@ -81,7 +81,7 @@ class Arrivals:
         return own_count + sum([other.count for other in self._included])
 
     def batch_sizes(self) -> dict[int, int]:
-        """Say how many runs came with which batch size, smallest first.
+        """Return how many runs came with which batch size, smallest first.
 
         With EXACT_BATCH_SIZES of them, further ones count as the power of two below.
         """

@@ -93,7 +93,7 @@ class CopiesRing:
 def copies_of_spans(
     spans: Sequence[TracedSpan], noted: Iterable[_Noted]
 ) -> dict[int, dict[str, int]]:
-    """Say by kind what the spans have copied, by their places; those that copied nothing lack.
+    """Return what the spans have copied by kind, by their places; those that copied nothing lack.
 
     Of several spans of a stage and run, the last has what names none of them: that is what a
     device's queue did, where there is one.

@@ -71,7 +71,7 @@ def _configured(port: Port) -> dict[str, object]:
 
 
 def unserved_port(ports: Sequence[Port]) -> str:
-    """Say which port the protocol cannot carry, and why; "" if it can carry all."""
+    """Return which port the protocol cannot carry, and why; "" if it can carry all."""
     for port in ports:
         if not isinstance(port.type, TensorType):
             return f"{port.name!r} is {port.type or 'of an unknown type'}, and no tensor"

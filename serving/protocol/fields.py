@@ -28,11 +28,11 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def has(self, name: str) -> bool:
-        """Tell whether a field is there."""
+        """Return whether a field is there."""
         return name in self.values
 
     def has_none_of(self, names: frozenset[str]) -> bool:
-        """Tell whether no field of these names is there."""
+        """Return whether no field of these names is there."""
         return not self.values or names.isdisjoint(self.values)
 
     def any(self, name: str) -> object:

@@ -28,7 +28,7 @@ class Generation:
     ends: Mapping[str, float] = field(default_factory=dict)
 
     def is_end(self, results: Mapping[str, Any]) -> bool:
-        """Tell whether a step's outputs say that it was the last."""
+        """Return whether a step's outputs say that it was the last."""
         return any(
             bool(np.all(np.asarray(results[name]) == value)) for name, value in self.ends.items()
         )

@@ -22,7 +22,7 @@ _CANCELLED = frozenset({"RequestCancelledError", "TaskCancelledError"})
 
 
 def failure_of(error: BaseException) -> Failure:
-    """Say what an error of a handle means.
+    """Return what an error of a handle means.
 
     "lost": the replica has ended, and it is not known how far it came; "busy": too many wait.
     """

@@ -249,7 +249,7 @@ class FolderRepository(LoadingRepository):
             self._close(old.network)
 
     def _no_room(self, size: int) -> str:
-        """Say why a version of this size cannot be loaded beside the others; "" if it can."""
+        """Return why a version of this size cannot be loaded beside the others; "" if it can."""
         taken = self.loaded_bytes
         if self._limit_bytes is None or taken + size <= self._limit_bytes:
             return ""

@@ -78,7 +78,7 @@ def _scan_model(root: Path, folder: Path) -> ModelFolder:
 
 
 def _is_text(name: str) -> bool:
-    """Tell whether a name can be written as UTF-8, as all that is sent to a client."""
+    """Return whether a name can be written as UTF-8, as all that is sent to a client."""
     try:
         name.encode()
     except UnicodeEncodeError:

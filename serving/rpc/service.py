@@ -335,7 +335,7 @@ class _Service:
 
 
 def _is_raw_numbers(entry: Any) -> bool:
-    """Tell whether an input is viewed, and not read element by element."""
+    """Return whether an input is viewed, and not read element by element."""
     return entry.datatype != "BYTES" and not entry.HasField("contents")
 
 

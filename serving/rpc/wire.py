@@ -22,7 +22,7 @@ _VARINT_BYTES = 10
 
 
 def is_short(data: bytes, limits: Limits) -> bool:
-    """Tell whether a message has no room for what ``refuse_too_many_fields`` refuses."""
+    """Return whether a message has no room for what ``refuse_too_many_fields`` refuses."""
     return len(data) <= min(_FIELD_BYTES * _most_fields(limits), limits.json_bytes)
 
 

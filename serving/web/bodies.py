@@ -61,7 +61,7 @@ class Readers:
 
 
 def reads_at_once(body: memoryview, json_length: int | None) -> bool:
-    """Tell whether a request is soon read: it is short, or raw numbers behind a short JSON."""
+    """Return whether a request is soon read: it is short, or raw numbers behind a short JSON."""
     if len(body) <= AT_ONCE_BYTES:
         return True
     if json_length is None or json_length > AT_ONCE_BYTES or len(body) > VIEWED_BYTES:

@@ -249,7 +249,7 @@ def connection_class(limits: Limits) -> type[asyncio.Protocol]:
             self._stop_write_timer()
 
         def _has_answered(self) -> bool:
-            """Tell whether nothing is under way: uvicorn's own timer ended with what came now."""
+            """Return whether nothing is under way: uvicorn's own timer ended with what came now."""
             return self.cycle is not None and self.cycle.response_complete
 
         def _stop_write_timer(self) -> None:

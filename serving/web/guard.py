@@ -73,7 +73,7 @@ def _is_open(scope: Scope) -> bool:
 
 
 def is_token(authorization: bytes, token: str) -> bool:
-    """Tell whether a header's value carries the token; in constant time."""
+    """Return whether a header's value carries the token; in constant time."""
     return hmac.compare_digest(authorization, b"Bearer " + token.encode())
 
 

@@ -92,5 +92,5 @@ def run_first(network: ExecutableNetwork, found: Found, seed: int) -> Loaded:
 
 
 def thread_count(network: ExecutableNetwork) -> int:
-    """Say how many threads all its streams may compute with."""
+    """Return how many threads all its streams may compute with."""
     return network.config.value_or_default(INFERENCE_NUM_THREADS) or allowed_cpus().count

@@ -44,7 +44,7 @@ class Found:
         )
 
     def text(self) -> str:
-        """Say what it is in a few words."""
+        """Return what it is in a few words."""
         chosen = self.choice.config()
         words = [f"{key.removeprefix('INFERENCE_')}={value}" for key, value in chosen.items()]
         if self.choice.batch > 1:

@@ -115,7 +115,7 @@ class Goal:
 
 
 def score(measured: Slice, goal: Goal) -> float:
-    """Say how good a slice is: more is better, and any within the bound is better than all beyond.
+    """Return how good a slice is: more is better, and any within the bound beats all beyond.
 
     Beyond it, the one with less latency is better.
     """
@@ -137,7 +137,7 @@ def doublings(most: int) -> tuple[int, ...]:
 
 
 def slice_seconds(budget_s: float) -> float:
-    """Say how long a slice is: a hundred and fifty fit into the budget, within reason."""
+    """Return how long a slice is: a hundred and fifty fit into the budget, within reason."""
     return min(1.0, max(0.05, budget_s / 150))
 
 
@@ -160,7 +160,7 @@ def winner_of(scores: Sequence[Sequence[float]]) -> int:
 
 
 def has_won(ratios: Sequence[float]) -> bool | None:
-    """Say whether a challenger is better; None: measure both once more.
+    """Return whether a challenger is better; None: measure both once more.
 
     ``ratios``: its score over that of the best so far, of slices that followed each other.
     """

@@ -92,7 +92,7 @@ def block_code(
 
 
 def _way(shape: Sequence[int], strides: tuple[int, ...], length: int) -> str:
-    """Say how a block of an operand is read: together, once for all elements, or apart."""
+    """Return how a block of an operand is read: together, once for all elements, or apart."""
     walk = plan_walk(shape, [strides])
     (own,) = walk.strides
     if not any(own):

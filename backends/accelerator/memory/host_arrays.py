@@ -32,7 +32,7 @@ Copy = tuple[Array, Array]
 
 
 def staging_copies(name: str, given: Any, staged: Array, rows: int | None = None) -> list[Copy]:
-    """Say what is copied to have what the caller gave, in whatever order, where the device reads.
+    """Return what is copied to have what the caller gave, in any order, where the device reads.
 
     ``rows``, at least 1: how many of the first dimension are given; the last one is repeated to
     fill the others, because it is sure to be an input that the network can take. Raises TensorError
@@ -61,7 +61,7 @@ def staging_copies(name: str, given: Any, staged: Array, rows: int | None = None
 
 
 def cost_bytes(copy: Copy) -> int:
-    """Say how many bytes side by side take about as long to copy. Pure.
+    """Return how many bytes side by side take about as long to copy. Pure.
 
     What is written is dense; or both are one array, which is copied from dense memory. Bytes that
     are seen transposed take up to 40 times as long.

@@ -127,7 +127,7 @@ class NodesReader:
 
 
 def find_other_shape(node: Node, reads: Sequence[Operand], writes: Sequence[Operand]) -> str | None:
-    """Say why an operator of ONNX does not compute results of these shapes, or None.
+    """Return why an operator of ONNX does not compute results of these shapes, or None.
 
     ``find_array_overrun`` has accepted the operands. Raises what a type rule does.
     """

@@ -151,7 +151,7 @@ def read_planned_ports(blob: Blob) -> Model:
 
 
 def plan_facts(engine: Engine) -> dict[str, Any]:
-    """Tell what a plan relies on: our own kernels, oneDNN, and the instructions that it uses."""
+    """Return what a plan relies on: our own kernels, oneDNN, and the instructions that it uses."""
     return {
         "aioinfer": package_version(),
         "oneDNN": version_text(engine.version),

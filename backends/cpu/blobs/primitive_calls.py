@@ -58,7 +58,7 @@ def letter_of(argument: Any) -> str:
 
 
 def find_misfit(call: str, arguments: Sequence[Any]) -> str | None:
-    """Say why a call cannot be made with these arguments, or None."""
+    """Return why a call cannot be made with these arguments, or None."""
     wanted = CALLS.get(call)
     if wanted is None:
         return f"there is no primitive {call!r:.40}"

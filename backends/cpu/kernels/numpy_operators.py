@@ -49,7 +49,7 @@ _ML_TYPES = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64})
 
 
 def refuses_operator(node: Node) -> str | None:
-    """Say why no evaluation on numpy arrays computes a node, or None."""
+    """Return why no evaluation on numpy arrays computes a node, or None."""
     return find_missing(node, {})  # models are of the newest opset
 
 

@@ -216,7 +216,7 @@ class WeightStore:
         return self._offers.get((known[1], source_desc, desc))
 
     def sources_of(self, weight: PackedWeight) -> list[tuple[Array | str, Desc]]:
-        """Tell which constants a weight is the packing of, or their digests, and how seen."""
+        """Return which constants a weight is the packing of, or their digests, and how seen."""
         with self._lock:
             offers = list(self._offers.values())
         packed, origin = weight.buffer.array, weight.origin

@@ -42,7 +42,7 @@ def _arena_of(lane: Lane) -> GrowingArena:
 
 
 def _times_ns(programs: Mapping[Plan, Program], plan: Plan) -> tuple[int, int]:
-    """Tell how long runs take by the whole team, and by the quickest smaller one; 0: not known.
+    """Return how long runs take by the whole team, and by the quickest smaller one; 0: not known.
 
     A team that is found to be too slow has less of a bad name each time, or it would keep it.
     """

@@ -112,7 +112,7 @@ class LaneTeam:
             return None
 
     def _can_grow(self) -> bool:
-        """Tell if the threads of the whole team can be started; libgomp does not ask."""
+        """Return whether the threads of the whole team can be started; libgomp does not ask."""
         try:
             check_threads(self._choice.most)
         except (DeviceError, MemoryError):

@@ -11,7 +11,7 @@ __all__ = ["node_times"]
 
 
 def node_times(plan: Plan, readings: Sequence[int]) -> Iterator[NodeProfile]:
-    """Give the time of each step; readings are one before the first step and one after each.
+    """Return the time of each step; readings are one before the first step and one after each.
 
     A fused node is called after the first of its original nodes. Implementations are oneDNN's own
     names, ``native:<kernel>`` or ``numpy``; layouts are in oneDNN's notation.

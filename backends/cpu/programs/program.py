@@ -302,7 +302,7 @@ class Program:
         return self._runner.memories(self.plan.engine, handles[rows[:, 1]], addresses)
 
     def _reference(self, operand: Operand) -> Reference:
-        """Give an operand's place: (0, address), or (k, offset) in the run's k-th buffer."""
+        """Return an operand's place: (0, address), or (k, offset) in the run's k-th buffer."""
         base, place = self._place(operand.buffer)
         return base, place + operand.offset_bytes
 

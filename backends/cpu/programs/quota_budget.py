@@ -103,14 +103,14 @@ class QuotaBudget:
         return self.most if has_team else base
 
     def _is_worth_a_stop(self, last: QuotaReading, run_ns: int, base_ns: int) -> bool:
-        """Tell whether the team is done sooner even if it stands still as often as it may."""
+        """Return whether the team is done sooner even if it stands still as often as it may."""
         lasts_ns = last.quota_ns / (self.most + self._others)
         stop_ns = max(0.0, last.period_ns - lasts_ns)
         stop_count = 1 + math.floor(run_ns / lasts_ns)
         return run_ns > 0 and run_ns + stop_count * stop_ns <= base_ns
 
     def _base(self, quota: float) -> int:
-        """Give how many threads the quota lasts for, whatever part of the period is left."""
+        """Return how many threads the quota lasts for, whatever part of the period is left."""
         others = self._others if self._others >= OTHERS_LEAST else 0.0
         return max(1, min(self.most, math.floor(quota - others)))
 
@@ -132,7 +132,7 @@ class QuotaBudget:
         )
 
     def _needed_ns(self, base: int, run_ns: int, left_ns: int) -> float:
-        """Give what a run, the base behind it and the others use until a period has ended."""
+        """Return what a run, the base behind it and the others use until a period has ended."""
         of_team = min(run_ns, left_ns)
         return self.most * of_team + base * (left_ns - of_team) + self._others * left_ns
 

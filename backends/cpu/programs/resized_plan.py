@@ -136,7 +136,7 @@ class _Resizing:
 
 
 def _fixed(made: PrimitiveDesc, can_pack: bool) -> Iterator[Any]:
-    """Give the arguments of the call, with the layouts that oneDNN chose in place of open ones.
+    """Return the arguments of the call, with the layouts that oneDNN chose in place of open ones.
 
     Those of weights stay open if they can be packed again.
     """

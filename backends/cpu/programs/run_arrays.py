@@ -20,7 +20,7 @@ PLAIN_FLAGS = 0x101
 
 
 def input_array(name: str, array: Any) -> Array:
-    """Give the caller's array as a plan reads it: C-contiguous; copied only if it is not."""
+    """Return the caller's array as a plan reads it: C-contiguous; copied only if it is not."""
     if not isinstance(array, np.ndarray):
         raise TensorError(
             f"input {name!r} is a {type(array).__name__}, and CPU takes arrays only; "

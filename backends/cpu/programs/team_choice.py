@@ -72,7 +72,7 @@ class TeamChoice:
         return True
 
     def wants_look(self, now_ns: int) -> bool:
-        """Tell whether it is time to ask how many CPUs are free."""
+        """Return whether it is time to ask how many CPUs are free."""
         return self.size < self.most and now_ns >= self._look_ns
 
     def looked(self, free_cpus: float | None, now_ns: int) -> bool:
@@ -94,14 +94,14 @@ class TeamChoice:
         return True
 
     def _reachable(self, cpus: float) -> int:
-        """Give the largest size for which the CPUs suffice, no smaller than now."""
+        """Return the largest size for which the CPUs suffice, no smaller than now."""
         size = self.size
         while size < self.most and self._next_larger(size) <= cpus:
             size = self._next_larger(size)
         return size
 
     def _next_larger(self, size: int) -> int:
-        """Give the next of ``most``, its half, its quarter, ..., from the other end."""
+        """Return the next of ``most``, its half, its quarter, ..., from the other end."""
         larger = self.most
         while larger // 2 > size:
             larger //= 2

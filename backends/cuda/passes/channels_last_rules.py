@@ -54,7 +54,7 @@ class TurnedNode:
 
 
 def rank_read(node: Node, index: int) -> int:
-    """Say with how many axes a node sees an input: as many as its result, where it broadcasts."""
+    """Return how many axes an input has for a node: as many as its result, where it broadcasts."""
     is_extra = node.op_type in _CONVOLUTIONS and index >= EPILOGUE_START
     is_operand = is_fused(node) or is_extra
     return rank_of(node.outputs[0] if is_operand else node.inputs[index]) or 0

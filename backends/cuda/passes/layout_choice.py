@@ -48,7 +48,7 @@ def _maps(graph: Graph) -> Iterable[Value]:
 
 
 def _maker_side(value: Value, rules: Mapping[Node, TurnedNode]) -> Hashable:
-    """Say on which side a value is made: a constant side, or that of the node."""
+    """Return on which side a value is made: a constant side, or that of the node."""
     maker = value.producer
     if maker is None:
         return _FIRST
@@ -59,7 +59,7 @@ def _maker_side(value: Value, rules: Mapping[Node, TurnedNode]) -> Hashable:
 
 
 def _user_sides(value: Value, graph: Graph, rules: Mapping[Node, TurnedNode]) -> Iterable[Hashable]:
-    """Say on which sides a value is used."""
+    """Return on which sides a value is used."""
     if value.is_graph_output:
         yield _FIRST
     for user, index in value.uses:

@@ -94,7 +94,7 @@ def states_inside(
 
 
 def _makers(cut: CutModel) -> dict[str, int]:
-    """Say which subgraph makes each output of the model that one does."""
+    """Return which subgraph makes each output of the model that one does."""
     return {
         cut.subgraphs[place.subgraph].model.outputs[place.port].name: place.subgraph
         for place in cut.outputs

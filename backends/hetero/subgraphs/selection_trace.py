@@ -117,7 +117,7 @@ def _candidate_lines(order: Sequence[str], candidate: Candidate, reach: Reach) -
 def _condition(
     order: Sequence[str], between: int, members: Iterable[int], rejected: Iterable[int]
 ) -> str:
-    """Say through which nodes between two members the subgraph feeds, or could feed, itself."""
+    """Return through which nodes between two members the subgraph feeds, or could feed, itself."""
     nodes = set(bit_numbers(between)).difference(members)
     through = sorted(nodes.intersection(rejected))
     if through:

@@ -80,7 +80,7 @@ def _problem_of_names(
 
 
 def problem_of_types(source: Value, target: Value) -> str:
-    """Say why an output cannot be what an input reads in the next run; "" if it can."""
+    """Return why an output cannot be what an input reads in the next run; "" if it can."""
     ends = f"input {source.name!r} is {source.type}, and output {target.name!r} {target.type}"
     before, after = source.type, target.type
     if not isinstance(before, TensorType) or not isinstance(after, TensorType):

@@ -135,13 +135,13 @@ def cast(x: Array, *, to: int, saturate: int = 1) -> Array:
 
 @plain("IsNaN", since=9)
 def is_nan(x: Array) -> Array:
-    """Say where there is no number."""
+    """Return where there is no number."""
     return np.asarray(np.isnan(x))
 
 
 @plain("IsInf", since=10)
 def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
-    """Say where there are infinities, of both signs or one."""
+    """Return where there are infinities, of both signs or one."""
     found = np.isinf(x)
     if not detect_negative:
         found &= ~np.signbit(x)

@@ -22,7 +22,7 @@ __all__ = ["find_length_axes", "input_axes"]
 
 
 def input_axes(inputs: Sequence[Value], dimension: str) -> dict[str, tuple[int, ...]]:
-    """Say which axes of which inputs have a dimension of this name."""
+    """Return which axes of which inputs have a dimension of this name."""
     found = {}
     for value in inputs:
         axes = tuple(axis for axis, dim in enumerate(_shape(value)) if dim == dimension)

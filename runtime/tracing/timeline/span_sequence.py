@@ -75,7 +75,7 @@ class SpanSequence(Sequence[Span]):
         return slowest_of(self.runs)
 
     def critical_path(self, run: TracedRun) -> tuple[PathPart, ...]:
-        """Say where a run's time went: waits and services that add up to it, first to last."""
+        """Return where a run's time went: waits and services that add up to it, first to last."""
         from .critical_path import critical_path
 
         return critical_path(run, self._spans)

@@ -67,7 +67,7 @@ def stage_table(
 def executor_table(
     spans: Sequence[Span], executors: Sequence[ExecutorRows], elapsed_ns: int
 ) -> list[ExecutorRow]:
-    """Say how busy each executor was."""
+    """Return how busy each executor was."""
     return [
         ExecutorRow(
             item.device,
