@@ -33,10 +33,7 @@ _log = logging.getLogger("aioinfer")
 
 
 class RunEnd(RunOutcome):
-    """The end of a run, of which Run is the beginning and the way. Thread-safe.
-
-    A base class, and no object beside the run, because each call counts on this way.
-    """
+    """The end of a run, of which Run is the beginning and the way. Thread-safe."""
 
     # What most runs leave as it is, so that making one is cheap.
     request: Any = None

@@ -108,17 +108,21 @@ static int is_dense(const struct group *group, const struct block *block, int64_
            && (block->rows == 1 || strides[0] == block->columns * item);
 }
 
+/* Count rows, and their columns: one where they follow each other in memory. */
+static int64_t joined_rows(const struct block *block, const int64_t *strides, int64_t *columns)
+{
+    int is_one = block->rows == 1 || strides[0] == block->columns * strides[1];
+    *columns = is_one ? block->columns * block->rows : block->columns;
+    return is_one ? 1 : block->rows;
+}
+
 static int load(const struct group *group, const struct block *block, int64_t index,
                 char *numbers)
 {
     const int64_t *operand = operand_of(group, index), *strides = operand + group->rank - 1;
-    int64_t columns = block->columns, rows = block->rows;
-    int64_t row_bytes = columns * (group->is_float ? sizeof(float) : sizeof(int64_t));
+    int64_t row_bytes = block->columns * (group->is_float ? sizeof(float) : sizeof(int64_t));
+    int64_t columns, rows = joined_rows(block, strides, &columns);
 
-    if (rows == 1 || strides[0] == columns * strides[1]) {
-        columns *= rows;
-        rows = 1;
-    }
     for (int64_t row = 0; row < rows; row++) {
         char *to = numbers + row * row_bytes;
         const char *from = block->data[index] + row * strides[0];
@@ -139,13 +143,9 @@ static int store(const struct group *group, const struct block *block, const cha
 {
     int64_t result = group->operand_count - 1;
     const int64_t *operand = operand_of(group, result), *strides = operand + group->rank - 1;
-    int64_t columns = block->columns, rows = block->rows;
-    int64_t row_bytes = columns * (group->is_float ? sizeof(float) : sizeof(int64_t));
+    int64_t row_bytes = block->columns * (group->is_float ? sizeof(float) : sizeof(int64_t));
+    int64_t columns, rows = joined_rows(block, strides, &columns);
 
-    if (rows == 1 || strides[0] == columns * strides[1]) {
-        columns *= rows;
-        rows = 1;
-    }
     for (int64_t row = 0; row < rows; row++) {
         const void *from = numbers + row * row_bytes;
         char *to = block->data[result] + row * strides[0];

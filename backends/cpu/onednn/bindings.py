@@ -259,17 +259,8 @@ class Engine:
             strides = row_major(dims)
         elif 0 not in dims and is_overlapping(dims, strides):
             raise OneDnnError(f"descriptor of {list(dims)} at strides of {list(strides)}", 2)
-        made = c_void_p()
-        self.check(
-            "dnnl_memory_desc_create_with_strides",
-            byref(made),
-            c_int(len(dims)),
-            lengths_of(dims),
-            dtype_number(dtype),
-            dims_of(strides),
-        )
-        assert made.value is not None
-        return Desc(self, made.value, "plain", tuple(dims), dtype, tuple(strides))
+        made = self._described("strides", dims, dtype, dims_of(strides))
+        return Desc(self, made, "plain", tuple(dims), dtype, tuple(strides))
 
     @property
     def instruction_set(self) -> int:
@@ -278,17 +269,14 @@ class Engine:
 
     def any_desc(self, dims: Sequence[int], dtype: DType) -> Desc:
         """Describe memory whose layout the primitive may choose; raises as ``desc`` does."""
-        made = c_void_p()
-        self.check(
-            "dnnl_memory_desc_create_with_tag",
-            byref(made),
-            c_int(len(dims)),
-            lengths_of(dims),
-            dtype_number(dtype),
-            c_int(TAG_ANY),
-        )
+        made = self._described("tag", dims, dtype, c_int(TAG_ANY))
+        return Desc(self, made, "open", tuple(dims), dtype)
+
+    def _described(self, by: str, dims: Sequence[int], dtype: DType, layout: Any) -> int:
+        made, shape = c_void_p(), (c_int(len(dims)), lengths_of(dims), dtype_number(dtype))
+        self.check(f"dnnl_memory_desc_create_with_{by}", byref(made), *shape, layout)
         assert made.value is not None
-        return Desc(self, made.value, "open", tuple(dims), dtype)
+        return made.value
 
     def primitive_desc(self, call: str, *arguments: Any) -> PrimitiveDesc:
         """Call ``dnnl_<call>_primitive_desc_create``; raises OneDnnError, or MemoryError.
