@@ -91,7 +91,7 @@ class Core(Closing):
         or files, too), PropertyError, UnsupportedOpError.
         """
         with loading(device):
-            return self._loader.load(model, device, config, name, preprocess, postprocess)
+            return self._loader.load(model, device, config, name, (preprocess, postprocess))
 
     def loading_on(
         self, device: str, config: Mapping[Any, Any] | None = None
@@ -169,7 +169,7 @@ class Core(Closing):
         compiled with.
         """
         with loading(device or ""):
-            return self._loader.load_blob(source, device, config, name, preprocess, postprocess)
+            return self._loader.load_blob(source, device, config, name, (preprocess, postprocess))
 
     async def import_network_async(
         self,

@@ -50,6 +50,9 @@ __all__ = ["ModelSource", "NetworkLoader", "read_source"]
 ModelSource = Union[str, os.PathLike[str], bytes, BinaryIO, "onnx.ModelProto", Model]
 """What a model may be read from."""
 
+_Config = Mapping[Any, Any] | None
+_Functions = tuple[Preprocess | None, Postprocess | None]
+
 _log = logging.getLogger("aioinfer")
 
 
@@ -74,13 +77,7 @@ class NetworkLoader:
         self._networks = networks
 
     def load(
-        self,
-        model: ModelSource,
-        device: str,
-        config: Mapping[Any, Any] | None,
-        name: str | None,
-        preprocess: Preprocess | None,
-        postprocess: Postprocess | None,
+        self, model: ModelSource, device: str, config: _Config, name: str | None, around: _Functions
     ) -> ExecutableNetwork:
         """Read and compile a model, or take what a cache has of it; as ``Core.load_network``."""
         _check_network_name(name, device)
@@ -92,14 +89,12 @@ class NetworkLoader:
             network = cache.load_known(file, name) if cache and file and is_alone else None
             if network is None:
                 network = self._read_and_compiled(device, plugin, model, configuration, name)
-        network = self._with_functions(network, preprocess, postprocess)
+        network = self._with_functions(network, around)
         self._networks.keep(network)
         _warm_up_if_asked(network, configuration)
         return network
 
-    def loading_on(
-        self, device: str, config: Mapping[Any, Any] | None
-    ) -> Callable[[Model], ExecutableNetwork]:
+    def loading_on(self, device: str, config: _Config) -> Callable[[Model], ExecutableNetwork]:
         """Return what loads models on a device that has been looked up."""
         plugin, config_of = self._devices.loadable(device)
         configuration = config_of(config)
@@ -164,10 +159,9 @@ class NetworkLoader:
         self,
         source: BlobSource,
         device: str | None,
-        config: Mapping[Any, Any] | None,
+        config: _Config,
         name: str | None,
-        preprocess: Preprocess | None,
-        postprocess: Postprocess | None,
+        around: _Functions,
     ) -> ExecutableNetwork:
         """Load what an export wrote; as ``Core.import_network``."""
         self._devices.refuse_if_closed()
@@ -179,18 +173,14 @@ class NetworkLoader:
             plugin, record, configuration = self._import_of(blob, device, config)
         chosen = chosen_by_caller(record, configuration, device, config)
         network = _imported(plugin, blob, record, configuration, chosen, name)
-        network = self._with_functions(network, preprocess, postprocess)
+        network = self._with_functions(network, around)
         self._networks.keep(network)
         with blob_at_fault(record, configuration.device, chosen):
             _warm_up_if_asked(network, configuration)
         return network
 
     def import_part(
-        self,
-        blob: Blob,
-        device: str | None,
-        config: Mapping[Any, Any] | None,
-        name: str | None,
+        self, blob: Blob, device: str | None, config: _Config, name: str | None
     ) -> ExecutableNetwork:
         """Load a network from the frames of a blob, which another network keeps open."""
         plugin, record, configuration = self._import_of(blob, device, config)
@@ -198,7 +188,7 @@ class NetworkLoader:
         return _imported(plugin, blob, record, configuration, chosen, name)
 
     def _import_of(
-        self, blob: Blob, device: str | None, config: Mapping[Any, Any] | None
+        self, blob: Blob, device: str | None, config: _Config
     ) -> tuple[Plugin, NetworkRecord, Configuration]:
         """Return the device that a blob is imported on, its facts, and its properties there."""
         record = read_network_record(blob)
@@ -207,19 +197,12 @@ class NetworkLoader:
         record = without_local(record, self._devices.started)
         return plugin, record, configuration_of(config_of, record, device, config)
 
-    def _with_functions(
-        self,
-        network: ExecutableNetwork,
-        preprocess: Preprocess | None,
-        postprocess: Postprocess | None,
-    ) -> ExecutableNetwork:
-        if preprocess is None and postprocess is None:
+    def _with_functions(self, network: ExecutableNetwork, around: _Functions) -> ExecutableNetwork:
+        if around[0] is None and around[1] is None:
             return network
         from ..network.staged_network import with_functions
 
-        functions = UserFunctions(
-            network.inputs, network.name, network.device, preprocess, postprocess
-        )
+        functions = UserFunctions(network.inputs, network.name, network.device, *around)
         return with_functions(network, replace(functions, adopt=network.adopt_array), self._core)
 
 
