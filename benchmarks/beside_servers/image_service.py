@@ -22,6 +22,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -98,7 +99,8 @@ async def served(engine: str, model: Path, hint: str) -> AsyncIterator[tuple[int
     try:
         yield process.pid, await port_of(process)
     finally:
-        process.send_signal(signal.SIGTERM)
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
         await process.communicate()
 
 
@@ -192,6 +194,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the rows to a file")
     options = parser.parse_args()
+    missing = [engine for engine in options.engines if find_spec(engine) is None]
+    if missing:
+        parser.error(f"{', '.join(missing)} is not installed: pip install 'aioinfer[bench]'")
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CPU_COUNT])
     with tempfile.TemporaryDirectory() as folder:

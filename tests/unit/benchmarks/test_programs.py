@@ -80,6 +80,18 @@ def test_the_image_service(measure: Measure) -> None:
     assert all(row["ratio"] > 0 for row in rows if row["engine"] == "aioinfer")
 
 
+@pytest.mark.skipif(importlib.util.find_spec("uvicorn") is None, reason="uvicorn is not installed")
+def test_the_image_service_names_a_peer_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = load_program("image_service")
+    monkeypatch.setattr(program, "find_spec", lambda name: None if name == "openvino" else name)
+    monkeypatch.setattr("sys.argv", ["image_service"])
+    with pytest.raises(SystemExit, match="2"):
+        program.main()
+    assert "openvino is not installed: pip install 'aioinfer[bench]'" in capsys.readouterr().err
+
+
 @needs_peers
 @pytest.mark.skipif(importlib.util.find_spec("uvicorn") is None, reason="uvicorn is not installed")
 def test_serving(measure: Measure) -> None:
