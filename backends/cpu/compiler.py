@@ -304,6 +304,7 @@ class Compiler:
             keep_nan=self._keep_nan,
             plan_id="" if isinstance(engine, TracedEngine) else self._ids.of(shapes, contents),
             states=self._states,
+            has_open_lengths=not self._has_one,
         )
 
     def _rewritten(

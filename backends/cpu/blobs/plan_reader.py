@@ -28,6 +28,7 @@ from ..plans.step_bounds import (
     find_array_overrun,
     find_missing_argument,
     find_native_overrun,
+    find_part_overrun,
     find_primitive_overrun,
     find_shared_memory,
     find_write_to_constant,
@@ -156,19 +157,22 @@ class PlanReader:
         kind, (name, op, originals, is_delivery), *rest = row
         origin = NodeOrigin(str(name), str(op), tuple(map(str, originals)), bool(is_delivery))
         if kind == "primitive":
-            number, pairs, written = rest
+            number, pairs, written, parts = rest
             desc = self._onednn.primitive_desc(number)
             arguments = tuple(
                 [(count_of(role, 0, 1 << 20), self.operand(place)) for role, place in pairs]
             )
             _refuse(origin, find_primitive_overrun(desc, arguments))
+            count, *moves = [count_of(item, 0, most_bytes()) for item in parts]
+            _refuse(origin, find_part_overrun(desc, arguments, count, moves))
             _refuse(origin, find_missing_argument(desc, dict(arguments)))
             scratchpad = dict(arguments).get(ARG.SCRATCHPAD)
             if scratchpad is not None and scratchpad.offset_bytes:
                 raise damaged(f"{origin.op} (node {origin.name!r}) has a scratchpad in the midst")
             writes = tuple([self.operand(place) for place in written])
             _refuse(origin, find_write_to_constant(primitive_writes(desc, dict(arguments))))
-            return PrimitiveStep(origin, desc, self._primitives[number], arguments, writes)
+            primitive = self._primitives[number]
+            return PrimitiveStep(origin, desc, primitive, arguments, writes, count, tuple(moves))
         if kind == "python":
             return self._numpy_step(origin, *rest)
         if kind != "native":

@@ -100,7 +100,9 @@ class PlanWriter:
         if isinstance(step, PrimitiveStep):
             arguments = [[role, self._operand(operand)] for role, operand in step.arguments]
             writes = [self._operand(operand) for operand in step.writes]
-            return ["primitive", row, self._onednn.primitive_desc(step.desc), arguments, writes]
+            desc = self._onednn.primitive_desc(step.desc)
+            parts = [int(step.part_count), *map(int, step.moves)]
+            return ["primitive", row, desc, arguments, writes, parts]
         operands = [self._operand(operand) for operand in step.operands]
         if isinstance(step, NumpyStep):
             state = None if step.places is None else self._states[id(step.places)]

@@ -21,6 +21,7 @@ from ..onednn.headroom import COMPILE_BYTES
 
 __all__ = [
     "KIND_KERNEL",
+    "KIND_PARTS",
     "KIND_PRIMITIVE",
     "STATUS_STOPPED",
     "Memories",
@@ -29,12 +30,13 @@ __all__ = [
     "step_runner",
 ]
 
-INTERFACE = 7
+INTERFACE = 8
 """The number of steps.c that this package calls; the same there."""
 
 KIND_END = 0
 KIND_PRIMITIVE = 1
-KIND_KERNEL = 2
+KIND_PARTS = 2
+KIND_KERNEL = 3
 
 STATUS_INDEX = 1001
 STATUS_TABLE = 1002

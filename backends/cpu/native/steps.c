@@ -7,15 +7,17 @@
  *   steps:   kind, word count of the step, payload
  *
  * A call may come with a stop word: one byte that any thread may set to end the run. It is looked at
- * before every step, and by native kernels between their rows; a call that finds it set leaves the
- * rest undone. A primitive cannot be interrupted.
+ * before every step, before every part of a step that goes by parts, and by native kernels between
+ * their rows; a call that finds it set leaves the rest undone. A primitive cannot be interrupted.
  *
  * Offsets and lengths in steps are right for buffers of these bytes, so a call with others is refused
  * before anything runs. All but inputs are written to.
  *
  * A reference is two words: (0, address), or (k, offset) into the k-th buffer of the call.
- * Kinds: 0 ends the table; 1 executes a primitive (primitive, argument count, arguments); from 2 on,
- * native kernels (reference count, references, parameters), numbered as `kernels` says.
+ * Kinds: 0 ends the table; 1 executes a primitive (primitive, argument count, arguments); 2 executes
+ * one part by part (the same, then part count, and for each argument that moves: oneDNN memory object,
+ * reference of the first part, bytes to the next one); from 3 on, native kernels (reference count,
+ * references, parameters), numbered as `kernels` says.
  */
 #include "python_api.h"
 
@@ -28,13 +30,16 @@
 
 #define KIND_END 0
 #define KIND_PRIMITIVE 1
-#define KIND_KERNEL 2
+#define KIND_PARTS 2
+#define KIND_KERNEL 3
+#define PARTS_WORDS 6 /* of such a step, before what moves */
+#define MOVE_WORDS 4
 #define MAX_KERNELS 128
 #define MAX_REFERENCES 64
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 7
+#define INTERFACE 8
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
@@ -127,6 +132,38 @@ static int run_kernel(int64_t kind, const int64_t *payload, int64_t length, cons
     return status == STATUS_OK && is_stopped(call->stop) ? STATUS_STOPPED : status;
 }
 
+/* Execute a primitive on each part in turn: those of an operand lie one behind the other. */
+static int run_parts(const int64_t *word, const struct call *call)
+{
+    const int64_t *end = word + word[1];
+    for (int64_t part = 0; part < word[5]; part++) {
+        if (part > 0 && is_stopped(call->stop))
+            return STATUS_STOPPED;
+        for (const int64_t *move = word + PARTS_WORDS; move < end; move += MOVE_WORDS) {
+            char *address = NULL;
+            int status = resolve(move + 1, call, &address);
+            if (status == STATUS_OK)
+                status = set_data_handle((void *)(intptr_t)move[0], address + part * move[3]);
+            if (status)
+                return status;
+        }
+        int status = execute_primitive((const void *)(intptr_t)word[2], stream, (int)word[3],
+                                       (const void *)(intptr_t)word[4]);
+        if (status)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+/* Whether the words of a step, which are there, are as many as its kind has. */
+static int has_its_words(const int64_t *word)
+{
+    if (word[0] == KIND_PRIMITIVE)
+        return word[1] == 5;
+    return word[0] != KIND_PARTS
+        || (word[1] >= PARTS_WORDS && (word[1] - PARTS_WORDS) % MOVE_WORDS == 0);
+}
+
 /* How many words a table begins with before its bindings; 0 if they are not there. */
 static int64_t head_length(const int64_t *word, int64_t length)
 {
@@ -154,11 +191,13 @@ static int run_table(const int64_t *word, int64_t length, struct call *call, int
             return STATUS_OK;
         if (is_stopped(call->stop))
             return STATUS_STOPPED;
-        if (word[1] < 2 || word[1] > end - word || (word[0] == KIND_PRIMITIVE && word[1] != 5))
+        if (word[1] < 2 || word[1] > end - word || !has_its_words(word))
             return STATUS_TABLE;
         if (word[0] == KIND_PRIMITIVE)
             status = execute_primitive((const void *)(intptr_t)word[2], stream, (int)word[3],
                                        (const void *)(intptr_t)word[4]);
+        else if (word[0] == KIND_PARTS)
+            status = run_parts(word, call);
         else
             status = run_kernel(word[0] - KIND_KERNEL, word + 2, word[1] - 2, call);
         if (status)

@@ -37,7 +37,12 @@ from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight, WeightStore
 from .plan import Description, Plan
 from .rooms import growing_layout
-from .step_bounds import find_array_overrun, find_native_overrun, find_primitive_overrun
+from .step_bounds import (
+    find_array_overrun,
+    find_native_overrun,
+    find_part_overrun,
+    find_primitive_overrun,
+)
 from .steps import NativeStep, NumpyStep, PrimitiveStep, Step, place_steps
 from .view_strides import reshaped_strides
 
@@ -54,6 +59,7 @@ class PlanBuilder(Lowering):
     ``float_dtype`` is what float32 values are held in between steps: FLOAT32, or the smaller type
     of the precision hint. ``keep_nan`` asks kernels for NaN and infinities as ONNX has them, where
     oneDNN is faster without. ``plan_id`` names the plan.
+    ``has_open_lengths``: the network may have plans for other lengths.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class PlanBuilder(Lowering):
         keep_nan: bool = False,
         plan_id: str = "",
         states: Mapping[str, str] = MappingProxyType({}),
+        has_open_lengths: bool = False,
     ) -> None:
         super().__init__(model, device, float_dtype)
         self._plan_id = plan_id
@@ -77,6 +84,8 @@ class PlanBuilder(Lowering):
         self._taking_turns: list[WrittenState] = []
         self.keep_nan = keep_nan
         self.engine, self.thread_count = engine, thread_count
+        self.goes_by_rows = has_open_lengths and thread_count == 1
+        """True if primitives for one row are wanted, which serve others of the network's plans."""
         self.elementwise_parameters: dict[Hashable, tuple[int, ...]] = {}
         """Parameters of the groups that were lowered, which equal nodes share."""
         self.is_traced = isinstance(engine, TracedEngine)
@@ -267,13 +276,20 @@ class PlanBuilder(Lowering):
         desc: PrimitiveDesc,
         reads: Mapping[int, Operand],
         writes: Mapping[int, Operand],
+        part_count: int = 1,
+        moves: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
-        """Emit a primitive; memory for its scratchpad is added."""
+        """Emit a primitive; memory for its scratchpad is added.
+
+        ``moves`` has it executed for ``part_count`` parts: by role, the bytes to the next one.
+        """
         arguments = [*reads.items(), *writes.items()]
         scratch = desc.desc("scratchpad")
         if not scratch.is_absent and scratch.size_bytes:
             arguments.append((ARG.SCRATCHPAD, self.temporary(Layout.of(scratch))))
         self._refuse(find_primitive_overrun(desc, arguments))
+        steps = tuple([moves.get(role, 0) for role, _ in arguments]) if moves else ()
+        self._refuse(find_part_overrun(desc, arguments, part_count, steps))
         if isinstance(desc, OpenPrimitiveDesc):
             engine = self.engine
             given = [(role, operand.layout.desc(engine)) for role, operand in arguments]
@@ -285,6 +301,8 @@ class PlanBuilder(Lowering):
                 desc.create(),
                 tuple(arguments),
                 tuple(writes.values()),
+                part_count,
+                steps,
             )
         )
 

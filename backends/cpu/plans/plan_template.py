@@ -255,6 +255,8 @@ class _PlanReplay(OneDnnReplay):
                 self.primitive(step.desc, step.primitive),
                 tuple([(role, self.operand(operand)) for role, operand in step.arguments]),
                 tuple(map(self.operand, step.writes)),
+                self.number(step.part_count),
+                self.numbers(step.moves),
             )
         operands = tuple(map(self.operand, step.operands))
         if isinstance(step, NativeStep):

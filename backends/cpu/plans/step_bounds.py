@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from ctypes import c_uint
+from dataclasses import replace
 
 from ..onednn.bindings import ARG, Attributes, Descs, PrimitiveDesc
 from ..onednn.numbers import USE_GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT
@@ -20,6 +21,7 @@ __all__ = [
     "find_array_overrun",
     "find_missing_argument",
     "find_native_overrun",
+    "find_part_overrun",
     "find_primitive_overrun",
     "find_shared_memory",
     "find_write_to_constant",
@@ -74,6 +76,28 @@ def find_primitive_overrun(
         if found is not None:
             return found
     return None
+
+
+def find_part_overrun(
+    desc: PrimitiveDesc,
+    arguments: Sequence[tuple[int, Operand]],
+    part_count: int,
+    moves: Sequence[int],
+) -> str | None:
+    """Look at the last part of a primitive that is executed part by part."""
+    if not moves:
+        return None if part_count == 1 else f"{part_count} parts, of which none moves"
+    if part_count < 1 or len(moves) != len(arguments):
+        return f"{len(moves)} moves of {len(arguments)} operands to {part_count} parts"
+    last = []
+    for (role, operand), move in zip(arguments, moves, strict=True):
+        if not move:
+            continue
+        if move < 0:
+            return f"argument {role} moves by {move} bytes"
+        offset_bytes = operand.offset_bytes + (part_count - 1) * move
+        last.append((role, replace(operand, offset_bytes=offset_bytes)))
+    return find_primitive_overrun(desc, last)
 
 
 _FLAGS = {ARG.SCALE: USE_SCALE, ARG.SHIFT: USE_SHIFT}

@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 
 from ....runtime.graph.sym_int import has_sym_ints, identity_of
-from ..native.step_runner import KIND_END, KIND_PRIMITIVE
+from ..native.step_runner import KIND_END, KIND_PARTS, KIND_PRIMITIVE
 from ..onednn.bindings import Desc, Engine, Primitive, PrimitiveDesc
 from .operand_layout import Buffer, Operand
 from .steps import NativeStep, NumpyStep, PrimitiveStep, Step
@@ -56,6 +56,9 @@ class TableForm:
     """Of each argument of a primitive."""
     arguments: Array
     """Of each argument of a primitive: its memory object."""
+    moves: Array
+    """Of each operand that a primitive takes part by part: its number, and the numbers that are the
+    bytes of a part, how many there are, and the bytes from one to the next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +145,7 @@ class _TableBuilder:
         """The numbers of operands by their identity: most are those of several steps."""
         self._descs, self._kernels, self._primitives = _Numbered(), _Numbered(), _Numbered()
         self._arguments: list[tuple[int, int]] = []
+        self._moves: list[tuple[int, int, int, int]] = []
         self._segments: list[Segment | int] = []
         self._bound: dict[int, tuple[int, int]] = {}
         """Of each memory object on arrays of the run, in this segment: its base and operand."""
@@ -174,6 +178,7 @@ class _TableBuilder:
                 _rows(self._memories.items, 3),
                 np.array([role for role, _ in self._arguments], np.int32),
                 np.array([memory for _, memory in self._arguments], np.int64),
+                _rows(self._moves, 4),
             ),
             tuple(self._numbers.items),
             tuple(self._buffers.items),
@@ -204,13 +209,34 @@ class _TableBuilder:
 
     def _add_primitive(self, step: PrimitiveStep) -> None:
         first = len(self._arguments)
-        for role, operand in step.arguments:
-            self._arguments.append((role, self._memory(operand)))
-        self._add(KIND_PRIMITIVE, 5)
+        moves = step.moves or (0,) * len(step.arguments)
+        moving: list[tuple[int, Operand, int]] = []
+        for (role, operand), move in zip(step.arguments, moves, strict=True):
+            memory = self._memory(operand, moves=bool(move))
+            self._arguments.append((role, memory))
+            if move:
+                moving.append((memory, operand, move))
+        if moving:
+            self._add(KIND_PARTS, 6 + 4 * len(moving))
+        else:
+            self._add(KIND_PRIMITIVE, 5)
         pair = step.desc, step.primitive
         self._add_word(PRIMITIVE, self._primitives.index(tuple(map(id, pair)), pair))
         self._add(len(step.arguments))
         self._add_word(ARGUMENTS, first)
+        if moving:
+            self._add_moves(step.part_count, moving)
+
+    def _add_moves(self, part_count: int, moving: Sequence[tuple[int, Operand, int]]) -> None:
+        self._add(part_count)
+        for memory, operand, move in moving:
+            place = self._operand(operand)
+            self._add_word(MEMORY, memory)
+            self._add(self._base(operand.buffer))
+            self._add_word(PLACE, place)
+            self._add(move)
+            numbers = (operand.layout.size_bytes, part_count, move)
+            self._moves.append((place, *map(self._number, numbers)))  # type: ignore[arg-type]
 
     def _add_kernel(self, step: NativeStep) -> None:
         self._add_word(KERNEL, self._kernels.index(step.kernel, step.kernel))
@@ -221,15 +247,18 @@ class _TableBuilder:
             self._add_word(PLACE, self._operand(operand))
         self._add(*step.parameters)
 
-    def _memory(self, operand: Operand) -> int:
-        """Number oneDNN's memory object; one on arrays of the run is of one segment."""
+    def _memory(self, operand: Operand, moves: bool) -> int:
+        """Number oneDNN's memory object; one on arrays of the run is of one segment.
+
+        One that moves from part to part is bound by the steps that move it.
+        """
         place, base = self._operand(operand), self._base(operand.buffer)
         layout = self._layouts.index(id(operand.layout), operand.layout)
         desc = operand.layout.desc(self._engine)
         row = place, self._descs.index(id(desc), desc), self._number(operand.layout.size_bytes)
         segment = len(self._segments) if base else -1
-        memory = self._memories.index((place, layout, segment), row)
-        if base:
+        memory = self._memories.index((place, layout, segment, moves), row)
+        if base and not moves:
             self._bound[memory] = base, place
         return memory
 

@@ -23,6 +23,11 @@ class PrimitiveStep:
     primitive: Primitive
     arguments: tuple[tuple[int, Operand], ...]
     writes: tuple[Operand, ...]
+    part_count: int = 1
+    """How often it is executed, on one part of its operands after the other; the operands are those
+    of the first."""
+    moves: tuple[int, ...] = ()
+    """Of each argument: the bytes from one part to the next, 0 if it stays; none for one part."""
 
     @property
     def implementation(self) -> str:

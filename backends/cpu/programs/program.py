@@ -250,6 +250,7 @@ class Program:
             first = int(is_out.argmax())
             raise GraphError(f"byte {offsets[first]} is not in {table.buffers[buffers[first]]}")
         places = starts[buffers] + offsets
+        self._check_moves(numbers, sizes[buffers] - offsets)
         self._memories = self._make_memories(numbers, sizes, places)
         memories = self._memories.handles
         # The arguments lie in one array, which the words point into.
@@ -268,6 +269,21 @@ class Program:
         first_words = np.cumsum([0, *map(len, parts[:-1])])
         words = np.concatenate(parts)
         return [self._part(item, words, first_words) for item in form.segments]
+
+    def _check_moves(self, numbers: Array, rooms: Array) -> None:
+        """Raise GraphError for operands whose last part is not in what is left of their buffer."""
+        operands, size, count, move = self.plan.table.form.moves.T
+        if not len(operands):
+            return
+        room = rooms[operands] - numbers[size]
+        most = room // np.maximum(numbers[move], 1) + 1
+        is_out = (room < 0) | (numbers[move] < 1) | (numbers[count] < 1) | (numbers[count] > most)
+        if is_out.any():
+            first = int(is_out.argmax())
+            parts, step = numbers[count[first]], numbers[move[first]]
+            raise GraphError(
+                f"{parts} parts, one every {step} bytes, are not in {rooms[operands[first]]} bytes"
+            )
 
     def _part(self, item: Segment | int, words: Array, first_words: Array) -> _Segment | _Call:
         if isinstance(item, Segment):

@@ -16,6 +16,7 @@ from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 from ...plans.view_strides import reshaped_strides
 from ..movement.copies import broadcast
+from .parts import joined
 
 __all__ = ["Epilogue", "repeated"]
 
@@ -33,6 +34,7 @@ class _Term:
     index: int
     value: Value
     dims: tuple[int, ...]
+    is_in_parts: bool
 
 
 class Epilogue:
@@ -41,6 +43,8 @@ class Epilogue:
     Use: make it, give ``attributes`` to the primitive descriptor, take ``result`` for the place to
     write to, and add ``arguments`` to what the primitive reads. ``post_ops`` are those to apply,
     by default the node's own. ``scales`` are mask and count of those of int8 weights.
+    ``part_count`` is not 1 where the primitive takes the result in so many parts along its first
+    axis (see parts.py): its descriptors are those of a part, and operands here are whole.
     """
 
     def __init__(
@@ -50,7 +54,9 @@ class Epilogue:
         fit: Fit | None = None,
         post_ops: Sequence[PostOp] | None = None,
         scales: tuple[int, int] = (0, 0),
+        part_count: int = 1,
     ) -> None:
+        self._part_count = part_count
         self._builder, self._node = builder, node
         self._terms: list[_Term] = []
         self._residual: Value | None = None
@@ -72,13 +78,16 @@ class Epilogue:
             dims = (1,) * (rank - len(shape)) + shape
             dims = dims if fit is None else fit(dims)
             name = "add" if post_op.name == "sum" else post_op.name
-            applied.append((PostOp.binary(name, post_op.operand), self._wanted(value, dims)))
-            self._terms.append(_Term(index, value, dims))
+            is_in_parts = part_count != 1 and dims[0] != 1
+            wanted = self._wanted(value, dims, (1, *dims[1:]) if is_in_parts else dims)
+            applied.append((PostOp.binary(name, post_op.operand), wanted))
+            self._terms.append(_Term(index, value, dims, is_in_parts))
         self.attributes = Attributes(builder.engine, applied, *scales)
 
     def result(self, value: Value, pd: PrimitiveDesc) -> Operand:
         """Make the place of the result in the layout that the primitive has chosen."""
-        layout = _layout_of(pd.desc("dst"), self._builder.shape(value))
+        desc = joined(pd.desc("dst"), self._part_count, self._builder.engine)
+        layout = _layout_of(desc, self._builder.shape(value))
         if self._residual is None:
             return self._builder.result(value, layout)
         residual = self._builder.reordered(self._residual, layout.desc(self._builder.engine))
@@ -86,6 +95,11 @@ class Epilogue:
         if made.buffer is not residual.buffer:
             self._builder.move(residual, made.viewed(residual.layout))
         return made
+
+    def descs(self, pd: PrimitiveDesc) -> list[Desc]:
+        """List the layouts of the operands that it takes in parts."""
+        roles = [ARG.post_op(term.index) for term in self._terms if term.is_in_parts]
+        return [pd.desc("exec_arg", role) for role in roles]
 
     def arguments(self, pd: PrimitiveDesc) -> dict[int, Operand]:
         """Return the operands of the binary post-ops, in the layouts that the primitive wants."""
@@ -96,7 +110,9 @@ class Epilogue:
                 whole = repeated(term.value, self._shape, self._builder)
                 found[role] = whole.viewed(Layout.plain(term.dims, whole.dtype))
             else:
-                found[role] = self._builder.reordered(term.value, pd.desc("exec_arg", role))
+                count = self._part_count if term.is_in_parts else 1
+                desc = joined(pd.desc("exec_arg", role), count, self._builder.engine)
+                found[role] = self._builder.reordered(term.value, desc)
         return found
 
     def _may_write_over(self, value: Value, place: int) -> bool:
@@ -114,11 +130,12 @@ class Epilogue:
     def _is_repeated(self, value: Value, dims: Sequence[int]) -> bool:
         return math.prod(dims) != math.prod(self._builder.shape(value))
 
-    def _wanted(self, value: Value, dims: Sequence[int]) -> Desc:
+    def _wanted(self, value: Value, dims: Sequence[int], seen: Sequence[int]) -> Desc:
+        """Describe an operand of these dims, of which the primitive sees a part at a time."""
         builder = self._builder
         if value.constant is not None or self._is_repeated(value, dims):
-            return builder.engine.desc(dims, builder.dtype(value))
-        return builder.engine.any_desc(dims, builder.operand(value).dtype)
+            return builder.engine.desc(seen, builder.dtype(value))
+        return builder.engine.any_desc(seen, builder.operand(value).dtype)
 
 
 def repeated(value: Value, shape: Sequence[int], builder: PlanBuilder) -> Operand:

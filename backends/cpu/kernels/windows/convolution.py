@@ -7,10 +7,14 @@ only in blocks of channels runs in the layout of its own choice.
 Some of its kernels are written for two axes only, or for strides of one. So a depthwise convolution
 of one axis is seen as one of two, and where a transposed one would run uncompiled, zeros are put
 between the elements of its input instead: that is what its strides mean.
+
+oneDNN has no open lengths for them. Where a network's batch is open and one thread computes, a
+primitive for one image is run for each (parts.py), and a new batch needs no other.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from ctypes import c_int
 from dataclasses import dataclass, replace
@@ -33,6 +37,7 @@ from ...onednn.post_ops import CPU_DOMAIN
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 from ..matrices.epilogue import Epilogue
+from ..matrices.parts import is_part, joined, parts_of
 from ..registry import kernel
 from .convolution_choice import (
     ConvolutionShape,
@@ -47,6 +52,9 @@ from .pooling import channels_last
 __all__ = ["lower_conv", "lower_conv_transpose"]
 
 Array = np.ndarray[Any, Any]
+
+LEAST_WORK = 5_000_000
+"""Products for an image, some 100 us: of less, what a call costs of its own would be seen."""
 
 _CONVOLUTION_DIRECT = 1
 _DECONVOLUTION_DIRECT = 0xA
@@ -67,6 +75,13 @@ class _Convolution:
     result: tuple[int, ...]
     window: Window
     held: DType
+
+    @property
+    def work_of_an_image(self) -> int:
+        """How many products are summed up for one image."""
+        return (
+            math.prod(self.result[1:]) * self.shape.input_channels * math.prod(self.window.kernel)
+        )
 
     @property
     def shape(self) -> ConvolutionShape:
@@ -103,6 +118,8 @@ def lower_conv(node: Node, builder: PlanBuilder) -> None:
         builder.held_dtype(result),
     )
     if _is_trivial(node, convolution, builder):
+        return
+    if _lower_by_images(node, builder, convolution):
         return
     epilogue, bias = Epilogue(node, builder), _bias_desc(node, builder)
     pd = None
@@ -172,6 +189,24 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
         _emit_epilogue(node, builder, sums, epilogue)
     else:
         _emit(node, builder, pd, read, packed, epilogue)
+
+
+def _lower_by_images(node: Node, builder: PlanBuilder, convolution: _Convolution) -> bool:
+    """Lower it with a primitive for one image, if that is as fast and serves other batches."""
+    images = convolution.source[0]
+    if not builder.goes_by_rows or images == 1 or convolution.work_of_an_image < LEAST_WORK:
+        return False
+    one = replace(
+        convolution, source=(1, *convolution.source[1:]), result=(1, *convolution.result[1:])
+    )
+    epilogue = Epilogue(node, builder, part_count=images)
+    pd = _choose(builder, one, _bias_desc(node, builder), epilogue.attributes)
+    if not all(map(is_part, (pd.desc("src"), pd.desc("dst"), *epilogue.descs(pd)))):
+        return False
+    packed = builder.reordered(_given(node, 1), pd.desc("weights"))
+    source = builder.reordered(_given(node, 0), joined(pd.desc("src"), images, builder.engine))
+    _emit(node, builder, pd, source, packed, epilogue, images)
+    return True
 
 
 def _groups(
@@ -402,13 +437,22 @@ def _emit(
     source: Operand,
     weights: Operand,
     epilogue: Epilogue,
+    images: int = 1,
 ) -> None:
+    """Emit the primitive; one for a single image, once for each of several."""
     bias, reads = _bias(node), {ARG.SRC: source, ARG.WEIGHTS: weights}
     if bias is not None:
         reads[ARG.BIAS] = builder.reordered(bias, pd.desc("weights", 1))
     reads.update(epilogue.arguments(pd))
     made = epilogue.result(node.outputs[0], pd)
-    builder.primitive(pd, reads, {ARG.DST: made.viewed(Layout.of(pd.desc("dst")))})
+    whole = joined(pd.desc("dst"), images, builder.engine)
+    writes = {ARG.DST: made.viewed(Layout.of(whole))}
+    if images == 1:
+        builder.primitive(pd, reads, writes)
+        return
+    reads, moves = parts_of(pd, reads, (ARG.WEIGHTS, ARG.BIAS))
+    writes, moved = parts_of(pd, writes, ())
+    builder.primitive(pd, reads, writes, images, {**moves, **moved})
 
 
 def _emit_epilogue(node: Node, builder: PlanBuilder, sums: Operand, epilogue: Epilogue) -> None:

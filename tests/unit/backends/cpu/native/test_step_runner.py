@@ -20,6 +20,8 @@ from aioinfer.backends.cpu.native import step_runner as native
 from aioinfer.backends.cpu.native.step_runner import (
     INTERFACE,
     KIND_END,
+    KIND_KERNEL,
+    KIND_PARTS,
     KIND_PRIMITIVE,
     STATUS_BUFFER,
     STATUS_INDEX,
@@ -266,16 +268,19 @@ DAMAGED = {
     "a negative buffer": [1, 1, -2, 0, *END],
     "unknown kind": [0, UNKNOWN, 3, 0, *END],
     "negative kind": [0, -1, 3, 0, *END],
-    "no progress": [0, 2, 0, *END],
-    "backwards": [0, 2, -2, *END],
-    "too long a step": [0, 2, 100, *END],
+    "no progress": [0, KIND_KERNEL, 0, *END],
+    "backwards": [0, KIND_KERNEL, -2, *END],
+    "too long a step": [0, KIND_KERNEL, 100, *END],
     "a primitive of wrong length": [0, KIND_PRIMITIVE, 4, 0, 0, *END],
-    "a kernel without references": [0, 2, 2, *END],
-    "a negative count of references": [0, 2, 3, -1, *END],
-    "more references than words": [0, 2, 5, 2, 0, 0, *END],
-    "more references than fit": [0, 2, 203, 100, *[0] * 200, *END],
-    "a reference to no buffer": [0, 2, 5, 1, 9, 0, *END],
-    "a reference to a negative buffer": [0, 2, 5, 1, -9, 0, *END],
+    "parts without a count": [0, KIND_PARTS, 5, 0, 0, 0, *END],
+    "parts with half a move": [0, KIND_PARTS, 8, 0, 0, 0, 1, 0, 0, *END],
+    "parts in a buffer that is not there": [0, KIND_PARTS, 10, 0, 0, 0, 1, 0, 99, 0, 4, *END],
+    "a kernel without references": [0, KIND_KERNEL, 2, *END],
+    "a negative count of references": [0, KIND_KERNEL, 3, -1, *END],
+    "more references than words": [0, KIND_KERNEL, 5, 2, 0, 0, *END],
+    "more references than fit": [0, KIND_KERNEL, 203, 100, *[0] * 200, *END],
+    "a reference to no buffer": [0, KIND_KERNEL, 5, 1, 9, 0, *END],
+    "a reference to a negative buffer": [0, KIND_KERNEL, 5, 1, -9, 0, *END],
 }
 
 
@@ -352,6 +357,39 @@ def test_memory_objects_are_made_many_at_a_time(by: StepRunner) -> None:
     words = [KIND_PRIMITIVE, 5, reorder.handle, 2, ctypes.addressof(arguments)]
     assert by.run(table(0, *words, *END), (), 1) is None
     assert buffers[0].tolist() == [1, 1, 1, 1]
+
+
+PARTS = np.array([1.1, 2.2, 3.3, 4.4, 5.5, 6.6], np.float32)
+
+
+def copied_parts(by: StepRunner, stop: bytearray | None, count: int, target: np.ndarray) -> Any:
+    """Copy rows of two floats to every third place of what is given, by a primitive for one."""
+    engine = open_engine()
+    desc = engine.desc((2,), DType.FLOAT32)
+    memories = by.memories(engine, np.array([desc.handle] * 2), np.zeros(2, np.int64))
+    source, result = memories.handles.tolist()
+    copy = engine.primitive_desc("reorder", desc, engine, desc, engine, None).create()
+    arguments = (ExecArg * 2)(ExecArg(ARG.SRC, source), ExecArg(ARG.DST, result))
+    moves = [source, 1, 0, 8, result, 2, 0, 12]
+    words = [KIND_PARTS, 14, copy.handle, 2, ctypes.addressof(arguments), count, *moves]
+    buffers = (PARTS[: 2 * count], target)
+    return by.run(table(0, *words, *END, buffers=buffers), buffers, 1, stop)
+
+
+def test_a_primitive_is_executed_for_each_part(by: StepRunner) -> None:
+    target = np.zeros(9, np.float32)
+    assert copied_parts(by, None, 3, target) is None
+    rows = target.reshape(3, 3)
+    assert rows[:, :2].tolist() == PARTS.reshape(3, 2).tolist()
+    assert not rows[:, 2].any()
+
+
+def test_parts_behind_the_one_that_sets_the_stop_word_are_left(by: StepRunner) -> None:
+    """The result lies in the stop word's own memory."""
+    word = bytearray(36)
+    target = np.frombuffer(word, np.float32)
+    assert copied_parts(by, word, 3, target) == (STATUS_STOPPED, 0)
+    assert target.tolist() == [*PARTS[:2].tolist(), *[0] * 7]
 
 
 def test_of_memory_objects_that_onednn_refuses_none_is_left(by: StepRunner) -> None:
