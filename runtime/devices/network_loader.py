@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -72,7 +73,7 @@ class NetworkLoader:
     """
 
     def __init__(self, core: ExecutorOwner, devices: DeviceLookup, networks: OpenNetworks) -> None:
-        self._core = core
+        self._core = weakref.ref(core)  # a closed Core is gone with its last user
         self._devices = devices
         self._networks = networks
 
@@ -203,7 +204,9 @@ class NetworkLoader:
         from ..network.staged_network import with_functions
 
         functions = UserFunctions(network.inputs, network.name, network.device, *around)
-        return with_functions(network, replace(functions, adopt=network.adopt_array), self._core)
+        core = self._core()
+        assert core is not None, "a call of it is under way"
+        return with_functions(network, replace(functions, adopt=network.adopt_array), core)
 
 
 def _may_map(plugin: Plugin, configuration: Configuration) -> bool:
