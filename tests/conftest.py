@@ -15,15 +15,16 @@ from hypothesis import HealthCheck, settings
 
 import aioinfer
 from aioinfer.runtime.loops.inline_turn import InlineTurn, threads
-from exhaustive import mark_beyond_samples
+from exhaustive import mark_beyond_samples, sample_draws
 
 # What reads the clock is left to the bound that each test has: a busy machine fails no example.
 settings.register_profile("aioinfer", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("aioinfer")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Have SIGINT end what tests start: a shell that runs pytest in the background ignores it."""
+    sample_draws(is_sampling="not exhaustive" in config.getoption("markexpr"))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -3,6 +3,7 @@
 Of a parametrised test a sample runs in ``make test``: cases in which each name of each parameter
 (operator, mode, type, device, kind of mistake) comes up once, and no fewer than ``LEAST`` where
 numbers alone tell the cases apart. A test that costs much says by ``all_but`` which cases are run.
+Of what a test draws (examples, runs, tries) a quarter is drawn in ``make test``: ``drawn``.
 """
 
 from __future__ import annotations
@@ -15,10 +16,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-__all__ = ["LEAST", "all_but", "choose_cases", "mark_beyond_samples"]
+__all__ = ["LEAST", "all_but", "choose_cases", "drawn", "mark_beyond_samples", "sample_draws"]
 
 LEAST = 2
 """Cases of one test that ``make test`` runs at least, if there are as many."""
+
+
+_is_sampling = False
+
+
+def sample_draws(*, is_sampling: bool) -> None:
+    """Say, before tests are imported, whether a sample is run, as by ``make test``."""
+    global _is_sampling
+    _is_sampling = is_sampling
+
+
+def drawn(count: int) -> int:
+    """Return how many to draw where all would be ``count``."""
+    return -(-count // 4) if _is_sampling else count
 
 
 def all_but(always: Collection[Any], cases: Iterable[Any]) -> list[Any]:

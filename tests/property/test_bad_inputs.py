@@ -17,6 +17,7 @@ from onnx import helper
 
 import aioinfer
 from aioinfer.errors import TensorError
+from exhaustive import drawn
 
 WORDS = np.array(["alpha", "", "Grüße"], object)
 
@@ -189,7 +190,7 @@ def _check_answer(case: Case, given: Any, feed: dict[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(outputs[name], array)
 
 
-@settings(max_examples=150)
+@settings(max_examples=drawn(150))
 @given(st.data())
 def test_any_layout_and_class_gives_the_right_answer(
     cases: list[Case], data: st.DataObject
@@ -206,7 +207,7 @@ def test_any_layout_and_class_gives_the_right_answer(
     _check_answer(case, list(given_inputs.values()) if in_order else given_inputs, feed)
 
 
-@settings(max_examples=150)
+@settings(max_examples=drawn(150))
 @given(st.data())
 def test_what_does_not_fit_is_a_tensor_error_and_harms_nobody(
     cases: list[Case], data: st.DataObject

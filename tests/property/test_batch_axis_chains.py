@@ -16,10 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
 from aioinfer.runtime.plans.batch_axis import BatchAxis, find_batch_axis
+from exhaustive import drawn
 from unit.runtime.plans.batch_axis.padded_rows import assert_padding_changes_nothing
 
 EXAMPLES = settings(
-    max_examples=250,
+    max_examples=drawn(250),
     derandomize=True,
     database=None,
     phases=[Phase.generate],

@@ -24,6 +24,7 @@ from aioinfer.executors import (
     Ready,
     TaskExecutor,
 )
+from exhaustive import drawn
 
 
 @dataclass
@@ -154,7 +155,7 @@ def drive(world: World, runs: list[Run]) -> None:
             return
 
 
-@settings(max_examples=200)
+@settings(max_examples=drawn(200))
 @given(st.lists(graphs, min_size=1, max_size=4), st.integers(0, 2**32), st.data())
 def test_every_stage_is_answered_once_and_reads_only_what_has_ended(graph_list, seed, data) -> None:
     world = World(random.Random(seed))
@@ -171,7 +172,7 @@ def test_every_stage_is_answered_once_and_reads_only_what_has_ended(graph_list, 
             assert isinstance(error, ValueError) == (index in run.failing)
 
 
-@settings(max_examples=100)
+@settings(max_examples=drawn(100))
 @given(st.lists(graphs, min_size=1, max_size=4), st.integers(0, 2**32), st.integers(0, 12))
 def test_closing_in_the_middle_still_answers_every_stage_once(graph_list, seed, steps) -> None:
     world = World(random.Random(seed))

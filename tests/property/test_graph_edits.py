@@ -14,6 +14,7 @@ from aioinfer.runtime.graph import (
     copy_graph,
     graph_text,
 )
+from exhaustive import drawn
 
 MAX_STEPS = 25
 
@@ -111,7 +112,7 @@ class Editor:
         return f"{prefix}{self._count}"
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(data=st.data(), step_count=st.integers(1, MAX_STEPS))
 def test_every_edit_keeps_every_invariant(data: st.DataObject, step_count: int) -> None:
     editor = Editor(data)
@@ -121,7 +122,7 @@ def test_every_edit_keeps_every_invariant(data: st.DataObject, step_count: int) 
         assert len(editor.graph) == len(list(editor.graph.nodes))
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(data=st.data(), step_count=st.integers(1, MAX_STEPS))
 def test_a_copy_of_any_graph_holds_reads_the_same_and_is_independent(
     data: st.DataObject, step_count: int

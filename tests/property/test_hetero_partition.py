@@ -18,6 +18,7 @@ from aioinfer.backends.hetero.subgraphs.schedule import execution_order
 from aioinfer.backends.hetero.subgraphs.selection import select_subgraphs
 from aioinfer.runtime.graph import check_graph
 from aioinfer.runtime.onnx_reader import read_model
+from exhaustive import drawn
 from unit.backends.hetero.small_graphs import new_core
 
 SHAPE = [2, 3]
@@ -81,7 +82,7 @@ def _branching(name: str, known: list[str], source: random.Random) -> onnx.NodeP
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=drawn(40))
 @given(st.integers(0, 2**32), st.integers(1, 14), st.integers(1, 9))
 def test_partitioned_output_equals_unpartitioned_output(
     core: aioinfer.Core, seed: int, node_count: int, tenths: int
@@ -108,7 +109,7 @@ def test_partitioned_output_equals_unpartitioned_output(
     assert originals == set(affinity)
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(st.integers(0, 2**32), st.integers(1, 20))
 def test_every_value_that_crosses_is_mapped_exactly_once(seed: int, node_count: int) -> None:
     source = random.Random(seed)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aioinfer
+from exhaustive import drawn
 from property.test_hetero_partition import SHAPE, random_model
 from unit.backends.hetero.small_graphs import new_core
 
@@ -23,7 +24,7 @@ def core() -> Iterator[aioinfer.Core]:
         yield made
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(
     st.integers(0, 2**32),
     st.integers(1, 16),

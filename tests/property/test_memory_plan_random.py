@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinfer.runtime.plans.memory_plan import ArenaPlan, Lifetime, plan_arena
+from exhaustive import drawn
 
-EXAMPLES = settings(max_examples=150)
+EXAMPLES = settings(max_examples=drawn(150))
 STEP_COUNT = 12
 ALIGNMENTS = st.sampled_from([1, 4, 64, 256])
 
@@ -77,7 +78,7 @@ def smallest_arena(lifetimes: list[Lifetime]) -> int:
     return smallest or 0
 
 
-@settings(max_examples=60)
+@settings(max_examples=drawn(60))
 @given(lifetimes=random_lifetimes(max_count=6, max_size=9))
 def test_a_small_plan_is_at_most_twice_the_best(lifetimes) -> None:
     best = smallest_arena(lifetimes)

@@ -21,6 +21,7 @@ from aioinfer.runtime.passes import (
     run_passes,
     specialize_with_report,
 )
+from exhaustive import drawn
 from unit.runtime.passes.small_models import evaluate
 
 FLOATS = TensorType(DType.FLOAT32, ("n", 3))
@@ -79,7 +80,7 @@ def _affinities(model: Model) -> dict[str, str | None]:
     return {name: node.affinity for node in model.graph.nodes for name in node.fused_from}
 
 
-@settings(max_examples=150)
+@settings(max_examples=drawn(150))
 @given(models())
 def test_passes_change_no_result_and_account_for_every_node(model: Model) -> None:
     names, wanted = [node.name for node in model.graph.nodes], _affinities(model)
@@ -95,7 +96,7 @@ def test_passes_change_no_result_and_account_for_every_node(model: Model) -> Non
     assert run_passes(model, default_passes()).patch_count == 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=drawn(50))
 @given(models())
 def test_specialising_changes_no_result(model: Model) -> None:
     before = graph_text(model.graph)
@@ -105,7 +106,7 @@ def test_specialising_changes_no_result(model: Model) -> None:
     assert special.graph.nodes_of("Shape") == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=drawn(50))
 @given(models(), st.integers(0, 10))
 def test_a_run_may_stop_after_any_patch(model: Model, count: int) -> None:
     expected = evaluate(model, _inputs())

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinfer import Core
+from exhaustive import drawn
 from presence import skip_if_missing
 from property.recurrent_layers import Layer, layers
 from unit.backends.comparing import assert_close, model_of, run
@@ -24,7 +25,7 @@ def assert_near(name: str, found: Any, wanted: Any) -> None:
     assert_close(name, found, wanted, BOUND * max(1.0, 1.0 / largest))
 
 
-@settings(max_examples=120, derandomize=True, database=None)
+@settings(max_examples=drawn(120), derandomize=True, database=None)
 @given(layer=layers())
 def test_reference_gives_what_onnxruntime_gives(core: Core, layer: Layer) -> None:
     pytest.importorskip("onnxruntime", reason="onnxruntime is what REFERENCE is compared with")
@@ -56,7 +57,7 @@ def by_onnxruntime(layer: Layer) -> Mapping[str, Any]:
     }
 
 
-@settings(max_examples=60, derandomize=True, database=None)
+@settings(max_examples=drawn(60), derandomize=True, database=None)
 @given(layer=layers(most=20), data=st.data())
 def test_cpu_gives_what_reference_gives(core: Core, layer: Layer, data: st.DataObject) -> None:
     skip_if_missing(core, "CPU")

@@ -13,8 +13,9 @@ from aioinfer.runtime.graph import DType, Node, Value
 from aioinfer.runtime.onnx_writer import node_to_proto
 from aioinfer.runtime.operators import make_operator
 from aioinfer.runtime.operators.plain_operators import find_plain
+from exhaustive import drawn
 
-EXAMPLES = settings(max_examples=40)
+EXAMPLES = settings(max_examples=drawn(40))
 FLOATS = (np.float16, np.float32, np.float64, ml_dtypes.bfloat16)
 INTEGERS = (np.int8, np.uint8, np.int32, np.int64)
 

@@ -17,8 +17,9 @@ from aioinfer.backends.reference.kernels.conv import (
     qlinear_conv,
 )
 from aioinfer.backends.reference.kernels.pool import average_pool, lp_pool, max_pool
+from exhaustive import drawn
 
-EXAMPLES = settings(max_examples=60)
+EXAMPLES = settings(max_examples=drawn(60))
 
 
 @st.composite

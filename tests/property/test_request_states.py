@@ -29,7 +29,7 @@ from aioinfer.errors import (
     RequestStateError,
 )
 from aioinfer.testing import MockDevice, MockDevices, VirtualTimer
-from exhaustive import all_but
+from exhaustive import all_but, drawn
 from unit.runtime.models import expected, tiny_model
 
 X = np.array([[-1, 2, 3]], np.float32)
@@ -311,7 +311,7 @@ steps = st.one_of(
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", all_but(["held", "two streamed"], KINDS))
-@settings(max_examples=150)
+@settings(max_examples=drawn(150))
 @given(st.lists(steps, max_size=30), st.none() | st.integers(0, 30))
 def test_every_run_settles_once(
     core: aioinfer.Core,

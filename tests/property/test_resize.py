@@ -12,6 +12,7 @@ from aioinfer.runtime.onnx_writer import node_to_proto
 from aioinfer.runtime.operators import as_operator
 from aioinfer.runtime.operators.images.resampling import COORDINATES, NEAREST
 from aioinfer.runtime.operators.plain_operators import find_plain
+from exhaustive import drawn
 
 NAMES = ("x", "roi", "scales", "sizes")
 BOUNDS = {"float16": 2e-3, "float32": 1e-6, "float64": 1e-12}
@@ -85,7 +86,7 @@ def resizes(draw):
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=250, derandomize=True, database=None)
+@settings(max_examples=drawn(250), derandomize=True, database=None)
 @given(resizes())
 def test_any_resize(drawn) -> None:
     inputs, attributes = drawn

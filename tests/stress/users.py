@@ -21,11 +21,12 @@ from onnx import parser
 
 import aioinfer
 from aioinfer.errors import ClosedError, DeadlineExceededError, RequestCancelledError, TensorError
+from exhaustive import drawn
 from stress.faults import PLANTED
 
 __all__ = ["RUN_COUNT", "SEED", "LoopUsers", "ThreadUsers", "Users", "all_ask", "lookup_model"]
 
-RUN_COUNT = int(os.environ.get("AIOINFER_STRESS_RUNS", "20000"))
+RUN_COUNT = int(os.environ.get("AIOINFER_STRESS_RUNS", drawn(20_000)))
 SEED = int(os.environ.get("AIOINFER_STRESS_SEED", "11") or random.randrange(1 << 31))
 """Drawn by ``make stress``, which leaves it empty if none is given; else the same each time."""
 TABLE = np.arange(0, 80, 10, dtype=np.float32)

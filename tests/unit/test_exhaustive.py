@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from exhaustive import LEAST, choose_cases
+import exhaustive
+from exhaustive import LEAST, choose_cases, drawn
 
 
 def chosen_of(**values: list[Any]) -> list[tuple[Any, ...]]:
@@ -38,3 +39,14 @@ def test_numbers_beside_names_fill_up_what_is_least() -> None:
     found = chosen_of(mode=["linear", "cubic"], size=[1, 2, 3, 4])
     assert len(found) == LEAST
     assert {mode for mode, _ in found} == {"linear", "cubic"}
+
+
+@pytest.mark.parametrize(
+    ("is_sampling", "counts"), [(True, [1, 1, 2, 25]), (False, [1, 4, 5, 100])]
+)
+def test_a_quarter_is_drawn_in_a_sample_and_never_nothing(
+    monkeypatch: pytest.MonkeyPatch, is_sampling: bool, counts: list[int]
+) -> None:
+    monkeypatch.setattr(exhaustive, "_is_sampling", False)
+    exhaustive.sample_draws(is_sampling=is_sampling)
+    assert [drawn(count) for count in (1, 4, 5, 100)] == counts

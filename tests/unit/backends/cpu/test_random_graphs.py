@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer import Core
+from exhaustive import drawn
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of
 from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
 
@@ -102,7 +103,7 @@ def graphs(draw: st.DrawFn) -> tuple[Graph, list[str]]:
 
 
 @settings(
-    max_examples=60,
+    max_examples=drawn(60),
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from aioinfer.runtime.graph import DType, Node, TensorType, Value
 from aioinfer.runtime.type_inference import ContradictionError, ShapeContent, find_rule
+from exhaustive import drawn
 
 ARRAYS = [np.array([1, 2]), np.array([], np.float32), np.array(1), np.array([["x"]], object)]
 ODD = [0, -1, 1 << 40, 1.5, "x", b"x", [], [0], [-1, -1], [1, 1], [1.5, 2.0], ["x"], [[1]], None]
@@ -42,7 +43,7 @@ def odd_value(chance: random.Random, name: str) -> Value | None:
 def test_no_node_makes_a_rule_fail(op_type: str) -> None:
     chance = random.Random(op_type)
     schema = SCHEMAS[op_type]
-    for _ in range(1000):
+    for _ in range(drawn(1000)):
         most = min(schema.max_input, 4)
         count = chance.choice([most, most, most, chance.randint(0, most)])
         inputs = [odd_value(chance, f"in{index}") for index in range(count)]

@@ -8,9 +8,10 @@ from onnx import helper
 
 from aioinfer.backends.cpu.passes import shared_passes
 from aioinfer.runtime.passes import default_passes, run_passes
+from exhaustive import drawn
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of
 
-EXAMPLES = settings(max_examples=80, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(80), derandomize=True)
 FOLDS = ("batch normalization folding", "scale shift folding")
 
 

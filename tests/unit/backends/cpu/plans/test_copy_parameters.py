@@ -9,9 +9,10 @@ from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.copy_parameters import copy_parameters, merged_axes
 from aioinfer.backends.cpu.plans.operand_layout import Layout
 from aioinfer.runtime.graph import DType
+from exhaustive import drawn
 from unit.backends.cpu.kernels.stepping import run_kernel
 
-EXAMPLES = settings(max_examples=80, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(80), derandomize=True)
 
 
 def test_neighbours_are_joined_where_both_sides_allow() -> None:

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aioinfer.backends.cpu.plans.view_strides import memory_order, reshaped_strides
+from exhaustive import drawn
 
-EXAMPLES = settings(max_examples=300, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(300), derandomize=True)
 
 
 def in_elements(array: np.ndarray) -> list[int]:

@@ -7,6 +7,7 @@ from aioinfer.runtime.graph import DType, Graph, Model, Node, TensorType, Value,
 from aioinfer.runtime.onnx_native import infer_types
 from aioinfer.runtime.passes import run_passes
 from aioinfer.runtime.passes.layout.transpose_elimination import TransposeElimination
+from exhaustive import drawn
 from unit.runtime.passes.transformer_models import assert_same, fused, lines, ops, typed
 
 HEAD = """g (float[2,3,4] x, float[4,2,3] z) => (float[2,3,4] y) <
@@ -203,7 +204,7 @@ def models(draw: st.DrawFn) -> Model:
 
 
 @pytest.mark.exhaustive
-@settings(max_examples=300)
+@settings(max_examples=drawn(300))
 @given(models())
 def test_random_graphs_compute_the_same_with_no_more_transposes(model: Model) -> None:
     found = fuse(model)

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from onnx import helper
 
+from exhaustive import drawn
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of
 from unit.backends.cpu.kernels.plans import implementations
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 COMPARISONS = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 
 

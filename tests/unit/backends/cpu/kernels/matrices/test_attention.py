@@ -10,6 +10,7 @@ from onnx import helper
 
 from aioinfer.errors import UnsupportedOpError
 from aioinfer.runtime.graph import DType, Node, TensorType, Value
+from exhaustive import drawn
 from unit.backends.cpu.comparing import (
     BF16_BOUND,
     F32_BOUND,
@@ -26,7 +27,7 @@ from unit.backends.cpu.single_nodes import (
     value_of,
 )
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 BOUNDS = {DType.FLOAT32: F32_BOUND, DType.BFLOAT16: BF16_BOUND}
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer.runtime.graph import DType, Node, TensorType, Value
+from exhaustive import drawn
 from unit.backends.cpu.comparing import (
     BF16_BOUND,
     F32_BOUND,
@@ -24,7 +25,7 @@ from unit.backends.cpu.single_nodes import (
     value_of,
 )
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 MATMUL = helper.make_node("MatMul", ["a", "b"], ["y"])
 
 SHAPES = [

@@ -10,10 +10,11 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.errors import AioInferError, UnsupportedOpError
+from exhaustive import drawn
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 
 
 def sigmoid(x):

@@ -9,11 +9,12 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.errors import TensorError
+from exhaustive import drawn
 from unit.backends.cpu.arrays import ints, numbers
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 DTYPES = [
     np.bool_,
     np.uint8,

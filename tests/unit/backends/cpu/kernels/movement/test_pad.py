@@ -9,10 +9,11 @@ from onnx import helper
 
 from aioinfer import Core
 from aioinfer.errors import AioInferError
+from exhaustive import drawn
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
-EXAMPLES = settings(max_examples=40, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(40), derandomize=True)
 MODES = ["constant", "edge", "reflect", "wrap"]
 DTYPES = [
     np.bool_,

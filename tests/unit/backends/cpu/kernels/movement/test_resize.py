@@ -11,11 +11,12 @@ from onnx import helper
 from aioinfer import Core
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.errors import UnsupportedOpError
+from exhaustive import drawn
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.compiled_plans import plan_of
 from unit.backends.cpu.kernels.stepping import implementations, run_kernel
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 COORDINATES = [
     "align_corners",
     "asymmetric",

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer import Core
+from exhaustive import drawn
 from unit.backends.cpu.arrays import ints, numbers
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 DTYPES = [np.bool_, np.float16, ml_dtypes.bfloat16, np.int32, np.int64, np.float64, np.complex64]
 node = helper.make_node
 

@@ -9,6 +9,7 @@ from onnx import helper
 from aioinfer import Core
 from aioinfer.errors import TensorError, UnsupportedOpError
 from aioinfer.runtime.graph import DType
+from exhaustive import drawn
 from unit.backends.cpu.comparing import (
     BF16_BOUND,
     F32_BOUND,
@@ -18,7 +19,7 @@ from unit.backends.cpu.comparing import (
 )
 from unit.backends.cpu.single_nodes import largest_error, run_fused
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 BOUNDS = {DType.FLOAT32: F32_BOUND, DType.BFLOAT16: BF16_BOUND}
 
 

@@ -4,10 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from exhaustive import drawn
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.plans import implementations
 
-EXAMPLES = settings(max_examples=40, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(40), derandomize=True)
 SHAPES = st.lists(st.integers(1, 6), min_size=1, max_size=4)
 FEW = np.array([0.0, -0.0, 1.0, -1.0, 2.0, np.inf, -np.inf, np.nan], np.float32)
 

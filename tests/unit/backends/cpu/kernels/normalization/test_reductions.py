@@ -4,10 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from exhaustive import drawn
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.plans import implementations
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 REDUCTIONS = (
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean",
     "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare",

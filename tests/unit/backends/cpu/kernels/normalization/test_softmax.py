@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from exhaustive import drawn
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 OPS = ["Softmax", "LogSoftmax"]
 
 

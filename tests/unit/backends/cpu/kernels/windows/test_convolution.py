@@ -10,11 +10,12 @@ from onnx import helper
 
 from aioinfer.backends.cpu.kernels.windows.convolution_choice import is_slow
 from aioinfer.runtime.graph import DType
+from exhaustive import drawn
 from unit.backends.cpu.comparing import BF16_BOUND, F32_BOUND, assert_same_as_reference, model_of
 from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
 from unit.backends.cpu.single_nodes import largest_error, run_fused
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 
 CONVOLUTIONS = {
     "plain": ((1, 3, 8, 8), (4, 3, 3, 3), {}),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer.runtime.graph import DType
+from exhaustive import drawn
 from unit.backends.cpu.comparing import (
     BF16_BOUND,
     F32_BOUND,
@@ -16,7 +17,7 @@ from unit.backends.cpu.comparing import (
 )
 from unit.backends.cpu.compiled_plans import plan_of
 
-EXAMPLES = settings(max_examples=30, derandomize=True)
+EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
 OPS = ["MaxPool", "AveragePool", "LpPool"]
 GLOBAL_OPS = ["GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"]
 
