@@ -31,7 +31,7 @@ KERNELS = {
 
 
 def find_reason(node):
-    """Say why TOY cannot run a node; None if it can."""
+    """Return why TOY cannot run a node; None if it can."""
     if node.op not in KERNELS:
         return f"TOY has no kernel for {node.op}; it has {', '.join(KERNELS)}"
     for value in (*node.inputs, *node.outputs):
