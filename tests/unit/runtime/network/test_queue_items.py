@@ -50,6 +50,10 @@ def quick(core: aioinfer.Core) -> aioinfer.ExecutableNetwork:
     return core.load_network(tiny_model(), "REFERENCE")
 
 
+NOWHERE = 0
+"""Where none comes; gone to first, as CPython 3.12.1 shows no instruction of a first call."""
+
+
 def interrupt_at(place: int, call: Callable[[], object]) -> bool:
     """Call with Ctrl-C at the n-th instruction of the queue's code; False: there are fewer."""
     count = 0
@@ -82,14 +86,14 @@ def test_an_interrupt_at_any_instruction_of_a_start_loses_no_request(
 ) -> None:
     queue, told = AsyncInferQueue(quick, 1), list[int]()
     queue.set_callback(lambda _request, number: told.append(number))
-    place, is_on = 1, True
+    place, is_on = NOWHERE, True
     while is_on:
         try:
             is_on = interrupt_at(place, lambda number=place: queue.start_async(X, number))
         except KeyboardInterrupt:
             pass
         else:
-            assert not is_on, "the interrupt got lost"
+            assert not is_on or place == NOWHERE, "the interrupt got lost"
         queue.wait_all()
         assert queue.is_ready()
         assert "idle" in repr(queue[0])
@@ -104,7 +108,7 @@ def test_an_interrupt_at_any_instruction_of_wait_all_loses_no_error(
     quick: aioinfer.ExecutableNetwork,
 ) -> None:
     queue = AsyncInferQueue(quick, 1)
-    place, is_on = 1, True
+    place, is_on = NOWHERE, True
     while is_on:
         queue.start_async(X, deadline_s=0)
         caught: BaseException | None = None
@@ -115,7 +119,7 @@ def test_an_interrupt_at_any_instruction_of_wait_all_loses_no_error(
             while caught is not None and not isinstance(caught, ExceptionGroup):
                 caught = caught.__context__
         except ExceptionGroup as group:
-            is_on, caught = False, group
+            is_on, caught = place == NOWHERE, group
         if caught is None:
             with pytest.raises(ExceptionGroup) as kept:
                 queue.wait_all()
