@@ -142,7 +142,8 @@ def _product(made: Composition, one: _Term, other: _Term, kept: Collection[Axis]
     depth = len(_of(stack, one))
     first = _merged(made, left.value, depth, len(rows), len(summed))
     depth = len(_of(stack, other))
-    second = _merged(made, right.value, depth, len(summed), len(columns))
+    held = _held_to(made, right.value, depth, left, len(summed), len(columns))
+    second = _merged(made, held, depth, len(summed), len(columns))
     value = made.add("MatMul", first, second)
     if len(rows) == len(columns) == 1:
         return _Term(value, axes)
@@ -157,6 +158,21 @@ def _unsqueezed(made: Composition, value: Value, place: int, count: int) -> Valu
     if not count:
         return value
     return made.add("Unsqueeze", value, made.integers(*range(place, place + count)))
+
+
+def _held_to(
+    made: Composition, value: Value, depth: int, left: _Term, count: int, columns: int
+) -> Value:
+    """Have lengths refused that are not the last ``count`` of the left, though their product may be.
+
+    Where they are equal this is an Expand that does nothing, which devices leave out.
+    """
+    place = len(left.axes) - count
+    wanted, given = made.shape(left.value)[place:], made.shape(value)[depth : depth + count]
+    if count < 2 or (wanted == given and None not in wanted):
+        return value
+    lengths = _lengths(made, left.value, place, len(left.axes))
+    return made.add("Expand", value, _joined(made, [*lengths, *[1] * columns]))
 
 
 def _merged(made: Composition, value: Value, depth: int, rows: int, columns: int) -> Value:

@@ -296,7 +296,8 @@ def _pad(node: Node, contents: ShapeContent) -> Types:
     _check_list(node, 1, "the list of pads")
     _check_list(node, 3, "the list of axes", DType.INT32)
     shape, pads, number = _shape(node), contents.dims(node, 1), operand(node, 2)
-    if number is not None and not agree(product(number.shape), 1):
+    is_read = node.text("mode", "constant") == "constant"
+    if is_read and number is not None and not agree(product(number.shape), 1):
         raise ContradictionError(f"what it pads with is {shape_text(number.shape)}, not one number")
     if shape is None:
         return None

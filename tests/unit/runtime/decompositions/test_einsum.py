@@ -141,3 +141,21 @@ def test_empty_axes(dynamic: bool) -> None:
 )
 def test_an_axis_of_one_is_repeated(equation: str, shapes: list[tuple[int, ...]]) -> None:
     test_sums_of_products(equation, shapes, dynamic=False)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("abcd,bade->ce", [(2, 3, 3, 5), (3, 5, 2, 3)]),
+        ("ab,ba->", [(2, 6), (3, 4)]),
+        ("iab,jab->ij", [(3, 2, 6), (4, 4, 3)]),
+    ],
+)
+def test_lengths_of_which_only_the_product_fits_are_refused(
+    equation: str, shapes: list[tuple[int, ...]]
+) -> None:
+    fitting = [(2,) * len(shape) for shape in shapes]
+    model = decomposed(model_of(equation, fitting, True, DType.FLOAT64))
+    assert not model.graph.nodes_of("Einsum")
+    with pytest.raises(ValueError, match="broadcast"):  # numpy's, of the Expand
+        evaluate(model, {f"x{at}": np.ones(shape) for at, shape in enumerate(shapes)})

@@ -107,6 +107,9 @@ MOVEMENT = [
     by_inputs("Pad", [X, ints(-4, 0, 0, 0)], [X, ints(-4, 0, 1, 0)], "take more"),
     by_inputs("Pad", [X, ints(-4, 0, 4, 0)], [X, ints(-2, 0, 4, 0)], "take more", mode="edge"),
     by_inputs("Pad", [X, ints(-3, 0, 4, 0)], [X, ints(-3, 0, 0, 0)], "leave nothing", mode="wrap"),
+    by_inputs(
+        "Pad", [X, ints(*[1] * 4), "float32[2,5]"], [X, ints(*[1] * 4), "float32[1]"], "not one"
+    ),
     by_inputs("Pad", [X, ints(1, 1)], [X, ints(1, 1, 1, 1)], "2 pads"),
     by_inputs("Pad", [X, ints(*[0] * 300)], [X, ints(*[0] * 4)], "300 pads"),
     by_inputs("Tile", [X, ints(*[1] * 300)], [X, ints(1, 1)], "300 repeats"),

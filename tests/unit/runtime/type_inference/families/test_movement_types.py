@@ -63,6 +63,7 @@ JOINS: list[Case] = [
     ("Pad", ["float32[n,3]", ints(1, 2), None, ints(-1)], {}, "[n,6]"),
     ("Pad", ["float32[n,3]", ints(0, -2, 0, -2)], {}, None),
     ("Pad", ["float32[n,3]", ints(0, 0)], {}, None),
+    ("Pad", ["float32[n,3]", ints(0, 1, 0, 2), "float32[2,5]"], {"mode": "wrap"}, "[n,6]"),
     ("Pad", ["float32[n,3]", "int64[4]"], {}, None),
 ]
 SLICES: list[Case] = [
