@@ -22,7 +22,9 @@ from ..onednn.numbers import QUERY_MD
 from ..onednn.post_ops import BINARY, UNARY, PostOp
 from .primitive_calls import NUMBERS, find_misfit, letter_of
 
-__all__ = ["OneDnnReader", "OneDnnWriter"]
+__all__ = ["MOST_THREADS", "OneDnnReader", "OneDnnWriter"]
+
+MOST_THREADS = 4096
 
 
 class OneDnnWriter:
@@ -72,7 +74,7 @@ class OneDnnWriter:
 
     def _primitive_row(self, made: PrimitiveDesc) -> list[Any]:
         arguments = [self._argument(argument) for argument in made.arguments]
-        return ["primitive", made.call, arguments, made.implementation]
+        return ["primitive", made.call, arguments, made.implementation, made.thread_count]
 
     def _argument(self, argument: Any) -> Any:
         letter = letter_of(argument)
@@ -100,7 +102,7 @@ class OneDnnWriter:
 
 
 class OneDnnReader:
-    """Makes descriptors again, in order; to be used with as many threads as the plan has."""
+    """Makes descriptors again, in order, each for as many threads as it was made for."""
 
     def __init__(self, engine: Engine, rows: Any) -> None:
         if not isinstance(rows, list):
@@ -177,19 +179,24 @@ class OneDnnReader:
             )
         return desc
 
-    def _primitive(self, call: Any, records: Any, implementation: Any) -> PrimitiveDesc:
+    def _primitive(
+        self, call: Any, records: Any, implementation: Any, thread_count: Any
+    ) -> PrimitiveDesc:
         if not isinstance(call, str) or not isinstance(records, list):
             raise damaged("a primitive has no name or no arguments")
+        if type(thread_count) is not int or not 1 <= thread_count <= MOST_THREADS:
+            raise damaged(f"a primitive is for {thread_count!r:.20} threads")
         arguments = [self._argument(record) for record in records]
         misfit = find_misfit(call, arguments)
         if misfit is not None:
             raise damaged(misfit)
-        first = self._engine.primitive_desc(call, *arguments)
-        if first.implementation == implementation:
-            return first
-        found = next(
-            (item for item in first.others() if item.implementation == implementation), None
-        )
+        with self._engine.with_threads(thread_count):
+            first = self._engine.primitive_desc(call, *arguments)
+            if first.implementation == implementation:
+                return first
+            found = next(
+                (item for item in first.others() if item.implementation == implementation), None
+            )
         if found is None:
             raise BlobError(
                 f"this machine's oneDNN has no {implementation!r:.60} for a {call}; load the model "

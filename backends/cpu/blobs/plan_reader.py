@@ -37,11 +37,9 @@ from ..plans.step_bounds import (
 )
 from ..plans.steps import NativeStep, NumpyStep, PrimitiveStep, Step
 from .node_record import NodesReader, find_other_shape
-from .onednn_record import OneDnnReader
+from .onednn_record import MOST_THREADS, OneDnnReader
 
 __all__ = ["Describe", "PlanReader", "count_of"]
-
-MOST_THREADS = 4096
 
 Describe = Callable[[Mapping[str, Layout], DType, str], Description]
 """Makes what a plan is described by: of layouts by name, the type of floats, and its id."""
@@ -114,6 +112,9 @@ class PlanReader:
         """Compile the primitives of the steps, each once, by the number of its descriptor."""
         numbers = list(dict.fromkeys(row[2] for row in steps if row[0] == "primitive"))
         descs = [self._onednn.primitive_desc(number) for number in numbers]
+        team = self._content["thread_count"]
+        if any(desc.thread_count != team for desc in descs):
+            raise damaged(f"a step of its plan is not for {team!r:.20} threads")
         thread_count = allowed_cpus().whole_count
         made = step_runner(self._engine).primitives(self._engine, descs, thread_count)
         return dict(zip(numbers, made, strict=True))

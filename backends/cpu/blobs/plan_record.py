@@ -28,6 +28,7 @@ from ..plans.operand_layout import Layout
 from ..plans.packed_weights import WeightStore
 from ..plans.plan import Description, Plan
 from .node_record import BindKernels, NodesReader
+from .onednn_record import MOST_THREADS
 from .plan_reader import Describe, PlanReader, count_of
 from .plan_writer import PlanWriter
 
@@ -49,8 +50,6 @@ PLAN = "plan"
 """The frame of a plan's rows."""
 
 _GRAPH = "graph"
-
-MOST_THREADS = 4096
 
 R = TypeVar("R")
 

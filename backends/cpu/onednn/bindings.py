@@ -95,14 +95,16 @@ class Primitive(Handle):
 class PrimitiveDesc(Handle):
     """What oneDNN would run for an operation: its implementation and the layouts that it wants.
 
-    ``call`` and ``arguments`` are what it was made from, to make it again for another team.
+    ``call`` and ``arguments`` are what it was made from, to make it again for another team. Of
+    ``thread_count`` threads: layouts depend on that, too.
     """
 
-    __slots__ = ("arguments", "call", "engine")
+    __slots__ = ("arguments", "call", "engine", "thread_count")
 
     def __init__(self, engine: Engine, handle: int, call: str, arguments: tuple[Any, ...]) -> None:
         super().__init__(handle, engine.library.dnnl_primitive_desc_destroy)
         self.engine, self.call, self.arguments = engine, call, arguments
+        self.thread_count = int(engine.openmp.omp_get_max_threads())
 
     @property
     def implementation(self) -> str:

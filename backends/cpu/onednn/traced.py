@@ -188,6 +188,7 @@ class TracedPrimitiveDesc(PrimitiveDesc):
     ) -> None:
         self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
         self.call, self.arguments = raw.call, raw.arguments
+        self.thread_count = raw.thread_count
         self.trace, self.raw = trace, raw
         self._first = first
         self.skip_count = skip_count

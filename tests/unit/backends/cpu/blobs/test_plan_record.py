@@ -502,6 +502,19 @@ def test_no_step_writes_what_is_there_to_be_read(core: aioinfer.Core, tmp_path: 
     assert tried > 50
 
 
+def test_steps_for_another_team_than_the_plan_has_are_refused(core: aioinfer.Core) -> None:
+    """Its scratchpad would be too small for each thread to have its part."""
+    with core.load_network(transformer(), "CPU") as network:
+        blob = Blob.open(network.export())
+    content = blob.json("only_plan/plan")
+    for row in content["onednn"]:
+        if row[0] == "primitive":
+            assert row[-1] == content["thread_count"]
+            row[-1] += 1
+    with pytest.raises(BlobError):
+        core.import_network(rewritten(blob, "only_plan/plan", content))
+
+
 def test_a_scratchpad_has_memory_of_its_own(core: aioinfer.Core) -> None:
     with core.load_network(transformer(), "CPU") as network:
         blob = Blob.open(network.export())

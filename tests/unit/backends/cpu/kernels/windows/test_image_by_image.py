@@ -145,6 +145,22 @@ def test_plans_come_back_from_a_blob(core: Core) -> None:
             assert np.array_equal(request.infer_sync({"x": item})["y"], result)
 
 
+def test_a_new_batch_after_an_import_takes_the_weights_of_the_blob(core: Core) -> None:
+    """They are packed for one thread, and threads that compile may have more."""
+    weight = RANDOM.standard_normal((24, 24, 3, 3)).astype(np.float32)
+    two, three = (RANDOM.standard_normal((count, 24, 1, 1)).astype(np.float32) for count in (2, 3))
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])]
+    model = model_of(nodes, {"x": two}, constants={"w": weight}, dynamic=True)
+    with core.load_network(model, "CPU", ONE_THREAD) as network:
+        wanted = network.create_infer_request().infer_sync({"x": three})["y"]
+    with core.load_network(model, "CPU", ONE_THREAD) as network:
+        network.create_infer_request().infer_sync({"x": two})
+        blob = network.export()
+    with core.import_network(blob) as network:
+        found = network.create_infer_request().infer_sync({"x": three})["y"]
+    assert np.array_equal(found, wanted)
+
+
 @pytest.mark.parametrize("more", [1, 2**40, 2**61])
 def test_no_image_lies_beyond_its_buffer(core: Core, more: int) -> None:
     plan = plan_by_images(core, block(), 3)
