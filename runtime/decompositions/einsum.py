@@ -163,7 +163,7 @@ def _unsqueezed(made: Composition, value: Value, place: int, count: int) -> Valu
 def _held_to(
     made: Composition, value: Value, depth: int, left: _Term, count: int, columns: int
 ) -> Value:
-    """Have lengths refused that are not the last ``count`` of the left, though their product may be.
+    """Have lengths refused that are not the left's last ``count``, though their product may be.
 
     Where they are equal this is an Expand that does nothing, which devices leave out.
     """
