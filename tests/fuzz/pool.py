@@ -19,7 +19,8 @@ from .worker import Progress, fork_worker
 
 __all__ = ["BATCH", "run_cases"]
 
-BATCH = 250
+BATCH = 500
+"""Cases of one process: to start one, with its helper and devices, takes as long as 40."""
 _HANG_S = 60.0
 """How long a case may stay on one device; the machine may be busy with other things."""
 

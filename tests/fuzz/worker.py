@@ -18,6 +18,7 @@ from pathlib import Path
 
 import aioinfer
 
+from .asked_once import asked_once
 from .drawing import Case, Draw
 from .guarded import GuardedMemory
 from .oracle import Failure, Finding, Outcome, judge
@@ -83,8 +84,9 @@ def run_batch(
     _limit_memory()
     faulthandler.enable(all_threads=False)
     guarded = GuardedMemory()
-    with open_core(devices) as core:
+    with open_core(devices) as core, asked_once() as forget_answers:
         for index in indices:
+            forget_answers()
             case = draw(index)
             reference = None
             for number, device in enumerate(devices):

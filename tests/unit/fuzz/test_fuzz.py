@@ -16,9 +16,11 @@ from aioinfer.backends.reference.plugin import ReferencePlugin
 from aioinfer.errors import ModelError
 from aioinfer.runtime.devices.extension import Extension
 from aioinfer.runtime.devices.plugin import CoreHandle
+from aioinfer.runtime.onnx_native.helper_process import EndedError, Helper
 from fuzz import __main__ as fuzz_main
 from fuzz import pool, rounding
 from fuzz.acceptance import Acceptance
+from fuzz.asked_once import asked_once
 from fuzz.bases import Base
 from fuzz.contrib_bases import load_contrib_bases
 from fuzz.drawing import Case, Draw, Run, draw_case
@@ -350,3 +352,31 @@ def test_cases_nearby_are_off_by_a_unit_of_the_last_place() -> None:
     apart = [np.abs(item["x"] - x) / np.spacing(x) for item in found]
     assert all((item <= 1).all() for item in apart)
     assert any(item.any() for item in apart)
+
+
+def test_helpers_are_asked_the_same_once_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    questions: list[tuple[int, int, bytes]] = []
+
+    def exchange(
+        self: Helper, call: int, argument: int, content: bytes, limit_s: float
+    ) -> tuple[bool, bytes]:
+        questions.append((call, argument, content))
+        if content == b"ends":
+            raise EndedError("ended")
+        return content != b"wrong", content
+
+    monkeypatch.setattr(Helper, "exchange", exchange)
+    helper = Helper()
+    with asked_once() as forget:
+        for content in (b"right", b"wrong", b"right", b"wrong"):
+            assert helper.exchange(0, 1, content, 1.0) == (content != b"wrong", content)
+        assert questions == [(0, 1, b"right"), (0, 1, b"wrong")]
+        helper.exchange(1, 1, b"right", 1.0)
+        forget()
+        helper.exchange(1, 1, b"right", 1.0)
+        assert questions[2:] == [(1, 1, b"right")] * 2
+        for _ in range(2):
+            with pytest.raises(EndedError):
+                helper.exchange(0, 0, b"ends", 1.0)
+        assert questions[4:] == [(0, 0, b"ends")] * 2
+    assert Helper.exchange is exchange
