@@ -42,8 +42,6 @@ _ML_OPERATORS = (
     "Imputer",
     "LabelEncoder",
     "OneHotEncoder",
-    "SVMClassifier",
-    "SVMRegressor",
 )
 _ML_TYPES = frozenset({DType.FLOAT32, DType.FLOAT64, DType.INT32, DType.INT64})
 

@@ -51,6 +51,7 @@ FAMILIES = (
     "normalization.reductions",
     "normalization.softmax",
     "numpy_operators",
+    "support_vectors",
     "trees",
     "user_kernels",
     "windows.convolution",

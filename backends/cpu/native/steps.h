@@ -42,6 +42,8 @@ extern const struct named_kernel pool_kernels[];
 extern const struct named_kernel position_kernels[];
 extern const struct named_kernel quantization_kernels[];
 extern const struct named_kernel tree_kernels[];
+extern const struct named_kernel recurrent_kernels[];
+extern const struct named_kernel vector_kernels[];
 
 /* True once another thread has set a run's stop word; NULL for a run that has none. */
 static inline int is_stopped(const char *stop)

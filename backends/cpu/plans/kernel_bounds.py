@@ -57,6 +57,9 @@ _FIRST_BINARY = {
 _STEP_COUNTS = {"float_elementwise": len(FLOAT_STEPS), "integer_elementwise": len(INTEGER_STEPS)}
 _REDUCTION_COUNT = 10
 _MOST_TREE_NUMBERS, _SECOND = 1 << 30, 2
+_RECURRENT_GATES, _RECURRENT_SLOTS = (4, 3, 3, 1, 1, 1), (3, 4, 2, 2, 2, 2)
+_RECURRENT_BLOCK, _LATE_GRU = 16, 2
+_MOST_CLASSES = 1 << 16
 
 
 def reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
@@ -469,6 +472,64 @@ def _tree_ensemble(parameters: Sequence[int]) -> list[Reach]:
     ]
 
 
+def _recurrent(parameters: Sequence[int]) -> list[Reach]:
+    kind, time, batch, hidden, directions, backwards, *words = _take(parameters, 18)
+    flags, (is_coupled, _, parts) = words[5:9], words[9:]
+    _, has_result, has_peepholes, has_lengths = flags
+    known = range(len(_RECURRENT_GATES)), (1, 2), range(4)
+    if not all(
+        word in each for word, each in zip((kind, directions, backwards), known, strict=True)
+    ):
+        raise ValueError(
+            f"a layer of kind {kind} in {directions} directions, {backwards} of them back"
+        )
+    if any(flag not in (0, 1) for flag in (*flags, is_coupled)) or not 1 <= parts <= _MOST_PARTS:
+        raise ValueError(f"a layer with the flags {flags}, {is_coupled} in {parts} parts")
+    if min(time, batch, hidden) < 1 or (has_peepholes and kind):
+        raise ValueError(f"a layer of kind {kind} of {[time, batch, hidden]}")
+    gates, slots = _RECURRENT_GATES[kind], _RECURRENT_SLOTS[kind]
+    padded = -(-hidden // _RECURRENT_BLOCK) * _RECURRENT_BLOCK
+    units = _product(directions, padded, 4)
+    given = [4 * stride for stride in words[:5]]
+    row = _product(units, gates) // 4
+    _product(time, batch, units, gates, slots)
+    found: list[Reach] = [
+        (*_strided((time, batch, row), (*given[:2], 4), 4), _FLOAT32),
+        (0, _product(units, hidden, gates), _FLOAT32),
+    ]
+    if kind == _LATE_GRU:
+        found.append((0, units, _FLOAT32))
+    if has_peepholes:
+        found.append((0, 3 * units, _FLOAT32))
+    if has_lengths:
+        found.append((0, _product(batch, 4), _INT32))
+    found.append((0, _product(units, batch, slots), _FLOAT32))
+    if has_result:
+        lengths = (time, directions, batch, hidden)
+        found.append((*_strided(lengths, (*given[2:], 4), 4), _FLOAT32))
+    return found
+
+
+def _vote_by_pairs(parameters: Sequence[int]) -> list[Reach]:
+    rows, vectors, classes, has_odds = _take(parameters, 4)
+    if not 2 <= classes < _MOST_CLASSES or has_odds not in (0, 1):
+        raise ValueError(f"votes of {classes} classes")
+    pairs = classes * (classes - 1) // 2
+    width = classes if has_odds or classes == 2 else pairs
+    odds: list[Reach] = [(0, 8 * pairs, _FLOAT32)] * has_odds
+    return [
+        (0, _product(rows, vectors, 4), _FLOAT32),
+        (0, _product(classes - 1, vectors, 4), _FLOAT32),
+        (0, 4 * classes, _INT32),
+        (0, 4 * pairs, _FLOAT32),
+        *odds,
+        (0, 8 * classes, _INDEX_TYPES[8]),
+        (0, 8 * (pairs + classes * (classes + 2)), _FLOAT64),
+        (0, _product(rows, 8), _INDEX_TYPES[8]),
+        (0, _product(rows, width, 4), _FLOAT32),
+    ]
+
+
 _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "attention_probabilities": _attention_probabilities,
     "copy": _copy,
@@ -485,6 +546,7 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "pair_distances": _pair_distances,
     "pool": _pool,
     "quantize_rows": _quantize_rows,
+    "recurrent": _recurrent,
     "reduce": _reduce,
     "resample": _resample,
     "rms_norm": _rms_norm,
@@ -495,5 +557,6 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "thin_matmul": _thin_matmul,
     "tree_ensemble": _tree_ensemble,
     "unpack_weights": _unpack_weights,
+    "vote_by_pairs": _vote_by_pairs,
     "where": _where,
 }

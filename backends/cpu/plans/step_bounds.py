@@ -145,6 +145,10 @@ def native_writes(
         return operands[2 + parameters[4] :]
     if kernel == "tree_ensemble":
         return operands[8:]
+    if kernel == "recurrent":  # the states, and the result where there is one
+        return operands[-1 - parameters[12] :]
+    if kernel == "vote_by_pairs":
+        return operands[-3:]
     return operands[-1:]
 
 

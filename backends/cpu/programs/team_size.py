@@ -47,8 +47,16 @@ def _length(node: Node) -> int:
     if node.op_type == "Attention":  # the scores, and the values that they weigh
         return 2 * second[1] if len(second) > 1 else 1
     if node.op_type in ("LSTM", "GRU", "RNN"):
-        return math.prod(second[1:]) if second else 1
+        return _recurrent_length(node, second)
     return 1
+
+
+def _recurrent_length(node: Node, weights: tuple[int, ...]) -> int:
+    """Count for one element of a state: all gates, of the input and of the state before."""
+    recurrent = _shape(node.inputs[2])
+    if len(weights) != 3 or len(recurrent) != 3 or not recurrent[2]:
+        return 1
+    return weights[1] // recurrent[2] * (weights[2] + recurrent[2])
 
 
 def _shape(value: Value | None) -> tuple[int, ...]:

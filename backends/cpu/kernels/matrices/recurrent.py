@@ -1,5 +1,6 @@
-"""LSTM, GRU and RNN as one primitive each: all time steps, and both directions; rare ones by numpy.
+"""LSTM, GRU and RNN: by a kernel of our own, else as one primitive each; rare ones by numpy.
 
+The kernel wants float32 and weights that are constants (native_recurrent.py), and the rest is here.
 oneDNN sees sequences as (time, batch, channels), states as (layer, direction, batch, channels) and
 weights as (layer, direction, input, gate, output). Its results of two directions lie side by side
 in the channels, which is a view of what ONNX wants.
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_float, c_int, c_uint
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,17 +31,13 @@ from ..movement.shapes import word_of
 from ..movement.views import permuted
 from ..numpy_operators import lower_by_numpy
 from ..registry import kernel
+from .native_recurrent import MOST_SEQUENCES, is_native, lower_native
+from .recurrent_cell import ACTIVATIONS, Cell, text_of
 
 Array = np.ndarray[Any, Any]
 
 _DIRECTIONS = {"forward": 1, "reverse": 2, "bidirectional": 3}
-_NATIVE_DTYPES = (DType.FLOAT32, DType.BFLOAT16)
-_PER_DIRECTION = {
-    "LSTM": ("Sigmoid", "Tanh", "Tanh"),
-    "GRU": ("Sigmoid", "Tanh"),
-    "RNN": ("Tanh",),
-}
-_RNN_ACTIVATIONS = {"Tanh": "tanh", "Relu": "relu", "Sigmoid": "logistic"}
+_RNN_ALGORITHMS = {"Tanh": "tanh", "Relu": "relu", "Sigmoid": "logistic"}
 _GATES = {"LSTM": (0, 2, 3, 1), "GRU": (0, 1, 2), "RNN": (0,)}
 """Where each gate that oneDNN wants, in its order, stands in ONNX's."""
 
@@ -54,14 +50,14 @@ def _refuses(node: Node) -> str | None:
             given.get("activations"),
             given.get("activation_alpha"),
             given.get("activation_beta"),
-            _PER_DIRECTION[node.op_type],
+            ACTIVATIONS[node.op_type],
         )
     except ValueError as error:
         return str(error)
     return None
 
 
-def _is_for_numpy(node: Node, cell: _Cell) -> bool:
+def _is_for_numpy(node: Node, cell: Cell) -> bool:
     """True if oneDNN's cells lack something that the node asks for."""
     lengths = node.input_at(4)
     if lengths is not None:
@@ -70,33 +66,30 @@ def _is_for_numpy(node: Node, cell: _Cell) -> bool:
             return True
     if node.input_at(7) is not None or node.attributes.get("input_forget"):
         return True
-    return node.attributes.get("clip") is not None or not _has_own_activations(node)
-
-
-def _has_own_activations(node: Node) -> bool:
-    """True if the activations are those that oneDNN's cell of the operator has."""
-    default = _PER_DIRECTION[node.op_type]
-    given = [_text(name).capitalize() for name in node.attributes.get("activations") or default]
-    if given == list(default) * (len(given) // len(default)):
-        return True
-    return node.op_type == "RNN" and len(set(given)) == 1 and given[0] in _RNN_ACTIVATIONS
+    return node.attributes.get("clip") is not None or not cell.has_own_activations(node)
 
 
 @kernel("LSTM", "GRU", "RNN", refuses=_refuses)
 def lower_recurrent(node: Node, builder: PlanBuilder) -> None:
     """Lower a recurrent layer; results without users are not written.
 
-    Weights that are no constants are ordered by numpy in each run. numpy computes all of a layer
-    that has peepholes, clips, couples its gates or has other activations than oneDNN's cells, or
-    sequences that are not known to be all as long as the input.
+    Weights that are no constants are ordered by numpy in each run. Where the kernel does not take a
+    layer, numpy computes all of it if it has peepholes, clips, couples its gates or has other
+    activations than oneDNN's cells, or sequences that are not known to be all as long as the input.
     """
-    cell = _Cell.of(node, builder)
+    cell = Cell.of(node, builder)
     cell.check(node, builder)
-    if _is_for_numpy(node, cell):
+    is_empty = 0 in (cell.time, cell.batch, cell.hidden)
+    is_rare = _is_for_numpy(node, cell)
+    is_wanted = is_rare or builder.thread_count > 1 or cell.batch <= MOST_SEQUENCES
+    if is_wanted and not is_empty and is_native(node, cell):
+        lower_native(node, cell, builder)
+        return
+    if is_rare:
         lower_by_numpy(node, builder)
         return
     wanted = [value for value in node.outputs if value.uses or value.is_graph_output]
-    if 0 in (cell.time, cell.batch, cell.hidden):
+    if is_empty:
         _lower_empty(node, cell, wanted, builder)
         return
     has_states = bool(set(node.outputs[1:]) & set(wanted))
@@ -112,88 +105,8 @@ def lower_recurrent(node: Node, builder: PlanBuilder) -> None:
     builder.primitive(pd, reads, writes)
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """The sizes of one layer, and what it computes in."""
-
-    op_type: str
-    time: int
-    batch: int
-    channels: int
-    hidden: int
-    directions: int
-    is_batch_first: bool
-    resets_late: bool
-    """GRU: the reset gate acts on what the recurrent weights have made of the state."""
-    dtype: DType
-
-    @classmethod
-    def of(cls, node: Node, builder: PlanBuilder) -> _Cell:
-        source, recurrent = node.inputs[0], node.inputs[2]
-        assert source is not None
-        assert recurrent is not None
-        shape, weights = builder.shape(source), builder.shape(recurrent)
-        if len(shape) != 3 or len(weights) != 3:
-            raise builder.contradiction(f"no layer reads {list(shape)} with {list(weights)}")
-        directions, _, hidden = weights
-        is_batch_first = bool(node.attributes.get("layout", 0))
-        held = builder.held_dtype(source)
-        return cls(
-            op_type=node.op_type,
-            time=shape[1 if is_batch_first else 0],
-            batch=shape[0 if is_batch_first else 1],
-            channels=shape[2],
-            hidden=hidden,
-            directions=directions,
-            is_batch_first=is_batch_first,
-            resets_late=node.op_type == "GRU" and bool(node.attributes.get("linear_before_reset")),
-            dtype=held if held in _NATIVE_DTYPES else DType.FLOAT32,
-        )
-
-    def check(self, node: Node, builder: PlanBuilder) -> None:
-        """Ask for inputs and outputs of the lengths that the sizes of the layer give them."""
-        asked = 1 + (node.text("direction", "forward") == "bidirectional")
-        hidden = int(node.attributes.get("hidden_size", self.hidden))
-        if (self.directions, self.hidden) != (asked, hidden):
-            raise builder.contradiction(
-                f"weights of {self.directions} directions of {self.hidden} channels, for {asked} "
-                f"of {hidden}"
-            )
-        wide = len(_GATES[self.op_type]) * hidden
-        state = (asked, self.batch, hidden)
-        sequence = (self.time, asked, self.batch, hidden)
-        if self.is_batch_first:
-            state, sequence = (self.batch, asked, hidden), (self.batch, self.time, asked, hidden)
-        shapes = (
-            (asked, wide, self.channels),
-            (asked, wide, hidden),
-            (asked, 2 * wide),
-            (self.batch,),
-            state,
-            state,
-            (asked, 3 * hidden),
-        )
-        for index, shape in enumerate(shapes, 1):
-            value = node.input_at(index)
-            if value is not None:
-                builder.expect_shape(value, shape)
-        for index, value in enumerate(node.outputs):
-            if value.uses or value.is_graph_output:
-                builder.expect_shape(value, state if index else sequence)
-
-    @property
-    def has_memory(self) -> bool:
-        """True for a cell with a second state."""
-        return self.op_type == "LSTM"
-
-    @property
-    def state_dims(self) -> tuple[int, ...]:
-        """A state as oneDNN sees it."""
-        return (1, self.directions, self.batch, self.hidden)
-
-
 def _primitive_desc(
-    node: Node, cell: _Cell, has_states: bool, builder: PlanBuilder
+    node: Node, cell: Cell, has_states: bool, builder: PlanBuilder
 ) -> PrimitiveDesc:
     """Ask for the layer in the cell's element type, or in float32 where it is not to be had."""
     try:
@@ -205,7 +118,7 @@ def _primitive_desc(
 
 
 def _primitive_desc_in(
-    dtype: DType, node: Node, cell: _Cell, has_states: bool, builder: PlanBuilder
+    dtype: DType, node: Node, cell: Cell, has_states: bool, builder: PlanBuilder
 ) -> PrimitiveDesc:
     engine = builder.engine
     gates, width = len(_GATES[cell.op_type]), cell.directions * cell.hidden
@@ -238,24 +151,24 @@ def _primitive_desc_in(
     )
 
 
-def _rnn(node: Node, cell: _Cell) -> tuple[str, Sequence[object]]:
+def _rnn(node: Node, cell: Cell) -> tuple[str, Sequence[object]]:
     given = node.attributes.get("activations") or ("Tanh",)
-    name = _RNN_ACTIVATIONS[_text(given[0]).capitalize()]
+    name = _RNN_ALGORITHMS[text_of(given[0]).capitalize()]
     return "vanilla_rnn_forward", (c_int(ELTWISE[name]),)
 
 
-def _gru(node: Node, cell: _Cell) -> tuple[str, Sequence[object]]:
+def _gru(node: Node, cell: Cell) -> tuple[str, Sequence[object]]:
     return ("lbr_gru_forward" if cell.resets_late else "gru_forward"), ()
 
 
-_CELLS: Mapping[str, Callable[[Node, _Cell], tuple[str, Sequence[object]]]] = {
+_CELLS: Mapping[str, Callable[[Node, Cell], tuple[str, Sequence[object]]]] = {
     "LSTM": lambda node, cell: ("lstm_forward", ()),
     "GRU": _gru,
     "RNN": _rnn,
 }
 
 
-def _reads(node: Node, cell: _Cell, pd: PrimitiveDesc, builder: PlanBuilder) -> dict[int, Operand]:
+def _reads(node: Node, cell: Cell, pd: PrimitiveDesc, builder: PlanBuilder) -> dict[int, Operand]:
     source, weights, recurrent = node.inputs[:3]
     assert source is not None
     descs = [pd.desc("exec_arg", role) for role in (ARG.SRC, ARG.WEIGHTS, ARG.WEIGHTS_1)]
@@ -283,13 +196,13 @@ def _zeros(desc: Desc, builder: PlanBuilder) -> Operand:
     return builder.packed(array, builder.engine.desc(array.shape, DType.FLOAT32), desc)
 
 
-def _sequence(value: Value, cell: _Cell, desc: Desc, builder: PlanBuilder) -> Operand:
+def _sequence(value: Value, cell: Cell, desc: Desc, builder: PlanBuilder) -> Operand:
     if not cell.is_batch_first:
         return builder.reordered(value, desc)
     return _placed(permuted(builder.operand(value), (1, 0, 2), builder), desc, builder)
 
 
-def _start(value: Value | None, cell: _Cell, desc: Desc, builder: PlanBuilder) -> Operand:
+def _start(value: Value | None, cell: Cell, desc: Desc, builder: PlanBuilder) -> Operand:
     """Return the state before the first step; zeros where only the other one is given."""
     if value is None:
         return builder.constant_operand(np.zeros(desc.dims, desc.dtype.numpy))
@@ -311,7 +224,7 @@ def _placed(operand: Operand, desc: Desc, builder: PlanBuilder) -> Operand:
     return made
 
 
-def _sequence_result(node: Node, cell: _Cell, pd: PrimitiveDesc, builder: PlanBuilder) -> Operand:
+def _sequence_result(node: Node, cell: Cell, pd: PrimitiveDesc, builder: PlanBuilder) -> Operand:
     """Place Y: (time, direction, batch, hidden), or (batch, time, direction, hidden)."""
     layout = Layout.of(pd.desc("exec_arg", ARG.DST))
     strides = layout.strides
@@ -332,7 +245,7 @@ def _sequence_result(node: Node, cell: _Cell, pd: PrimitiveDesc, builder: PlanBu
     return made
 
 
-def _state_view(operand: Operand, cell: _Cell, builder: PlanBuilder) -> Operand:
+def _state_view(operand: Operand, cell: Cell, builder: PlanBuilder) -> Operand:
     """View a state as ONNX does: (direction, batch, hidden), or the batch first."""
     strides = operand.layout.strides
     assert strides is not None
@@ -340,7 +253,7 @@ def _state_view(operand: Operand, cell: _Cell, builder: PlanBuilder) -> Operand:
     return permuted(view, (1, 0, 2), builder) if cell.is_batch_first else view
 
 
-def _lower_empty(node: Node, cell: _Cell, wanted: Sequence[Value], builder: PlanBuilder) -> None:
+def _lower_empty(node: Node, cell: Cell, wanted: Sequence[Value], builder: PlanBuilder) -> None:
     """Lower a layer without steps, sequences or hidden channels: its states stay as they were."""
     for index, value in enumerate(node.outputs):
         if value not in wanted:
@@ -355,7 +268,7 @@ def _lower_empty(node: Node, cell: _Cell, wanted: Sequence[Value], builder: Plan
             builder.native("fill", (made,), (DType.FLOAT32.item_bytes, made.layout.count, word))
 
 
-def _weights(value: Value | None, cell: _Cell, desc: Desc, builder: PlanBuilder) -> Operand:
+def _weights(value: Value | None, cell: Cell, desc: Desc, builder: PlanBuilder) -> Operand:
     """Return W or R as (layer, direction, input, gate, output), packed if it is a constant."""
     assert value is not None
     if value.constant is not None:
@@ -373,7 +286,7 @@ def _weights(value: Value | None, cell: _Cell, desc: Desc, builder: PlanBuilder)
     return _placed(made, desc, builder)
 
 
-def _bias(value: Value | None, cell: _Cell, builder: PlanBuilder) -> Operand:
+def _bias(value: Value | None, cell: Cell, builder: PlanBuilder) -> Operand:
     """Return B as (layer, direction, gate, output): both of its halves in one.
 
     Zeros where there is none: oneDNN computes no layer without a bias.
@@ -397,21 +310,17 @@ def _bias(value: Value | None, cell: _Cell, builder: PlanBuilder) -> Operand:
     return made
 
 
-def _gates_in_order(weights: Array, cell: _Cell) -> Array:
+def _gates_in_order(weights: Array, cell: Cell) -> Array:
     """Turn (direction, gate * output, input) into oneDNN's order of axes and of gates."""
     order = list(_GATES[cell.op_type])
     gates = weights.reshape(cell.directions, len(order), cell.hidden, -1)[:, order]
     return np.ascontiguousarray(gates.transpose(0, 3, 1, 2)[None])
 
 
-def _joined_bias(bias: Array, cell: _Cell) -> Array:
+def _joined_bias(bias: Array, cell: Cell) -> Array:
     order = list(_GATES[cell.op_type])
     halves = bias.reshape(cell.directions, 2, len(order), cell.hidden)[:, :, order]
     total = halves.sum(axis=1)
     if cell.resets_late:
         total = np.concatenate([total[:, :2], halves[:, 0, 2:], halves[:, 1, 2:]], axis=1)
     return np.ascontiguousarray(total[None], np.float32)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -107,6 +107,20 @@ CALLS: dict[str, tuple[Operands, list[int]]] = {
         ],
         [6, 3, 8, 2, 4, 4, 2, 0, 1, 1, 0, 0, 1, 2],
     ),
+    "recurrent": (  # an LSTM of two directions, with peepholes and lengths
+        [
+            *[(F32, (3, 2, 2, 2, 4, 16)), (F32, (2, 2, 20, 4, 16)), (F32, (2, 3, 32)), (I32, (2,))],
+            *[(F32, (3, 2, 2, 32)), (F32, (3, 2, 2, 20))],
+        ],
+        [0, 3, 2, 20, 2, 2, 512, 256, 80, 40, 20, 1, 1, 1, 1, 0, ONE, 1],
+    ),
+    "vote_by_pairs": (
+        [
+            *[(F32, (5, 7)), (F32, (2, 7)), (I32, (3,)), (F32, (3,)), (F32, (2, 3)), (I64, (3,))],
+            *[(F64, (18,)), (I64, (5,)), (F32, (5, 3))],
+        ],
+        [5, 7, 3, 1],
+    ),
     "pair_distances": ([(F32, (3, 4)), (F32, (5, 4)), (F32, (3, 5))], [0, 3, 5, 4]),
     "pool": (
         [(F32, (1, 2, 5, 5)), (F32, (9,)), (F32, (1, 2, 4, 4))],
@@ -153,6 +167,8 @@ def test_a_buffer_that_is_a_byte_too_short_is_found(kernel: str, short: int) -> 
         ("quantize_rows", 1),
         ("select_top", 1),
         ("layer_norm", 3),
+        ("recurrent", 4),
+        ("vote_by_pairs", 6),
     ],
 )
 def test_all_that_a_kernel_writes_is_known(kernel: str, reads: int) -> None:

@@ -329,28 +329,63 @@ def implementations(core: Core, attributes: dict, **constants: np.ndarray) -> se
     return set(found.split("+"))
 
 
-def test_what_onednn_has_no_cell_for_is_computed_by_numpy(core: Core) -> None:
+def test_activations_of_other_cells_are_computed_by_numpy(core: Core) -> None:
     full, short = (np.array(lengths, np.int32) for lengths in ([3, 3], [3, 2]))
     peepholes = np.zeros((1, 15), np.float32)
+    others = {"activations": ["Sigmoid", "Relu", "Tanh"]}
+    assert implementations(core, others) == {"numpy"}
+    named = {"activations": ["sigmoid", "tanh", "TANH"]}
     for attributes, constants in [
+        ({}, {}),
+        ({}, {"n": full}),
         ({}, {"n": short}),
         ({}, {"p": peepholes}),
         ({"clip": 1.0}, {}),
         ({"input_forget": 1}, {}),
-        ({"activations": ["Sigmoid", "Relu", "Tanh"]}, {}),
+        (named, {}),
     ]:
-        assert implementations(core, attributes, **constants) == {"numpy"}
-    assert "numpy" not in implementations(core, {})
-    assert "numpy" not in implementations(core, {}, n=full)
-    named = {"activations": ["sigmoid", "tanh", "TANH"]}
-    assert "numpy" not in implementations(core, named)
+        assert "native:recurrent" in implementations(core, attributes, **constants)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+def test_lengths_clips_and_groups_of_sequences(
+    core: Core, op: str, direction: str, threads: int
+) -> None:
+    rng = np.random.default_rng(7)
+    time, batch, channels, hidden = 6, 8, 5, 150
+    directions, gates = 1 + (direction == "bidirectional"), GATES[op]
+    weights = {
+        "w": rng.standard_normal((directions, gates * hidden, channels)),
+        "r": rng.standard_normal((directions, gates * hidden, hidden)) * 0.1,
+        "b": rng.standard_normal((directions, 2 * gates * hidden)),
+    }
+    inputs = {
+        "x": rng.standard_normal((time, batch, channels)).astype(np.float32),
+        "n": np.array([6, 0, 3, 1, 6, 5, 2, 6], np.int32),
+        "h": rng.standard_normal((directions, batch, hidden)).astype(np.float32),
+    }
+    names, outputs = ["x", "w", "r", "b", "n", "h"], [*outputs_of(op)]
+    attributes: dict[str, object] = {"clip": 1.5, "direction": direction}
+    if op == "LSTM":
+        weights["p"] = rng.standard_normal((directions, 3 * hidden))
+        names += ["", "p"]
+        attributes["input_forget"] = int(direction == "reverse")
+    node = helper.make_node(op, names, outputs, hidden_size=hidden, **attributes)
+    constants = {name: array.astype(np.float32) for name, array in weights.items()}
+    model = model_of([node], inputs, outputs, constants)
+    with core.load_network(model, "CPU", {"INFERENCE_NUM_THREADS": threads}) as network:
+        (made,) = network.runtime_graph().nodes
+        assert "native:recurrent" in made.metadata["implementation"]
+    assert_same_as_reference(core, model, inputs, bound=1e-5, INFERENCE_NUM_THREADS=threads)
 
 
 def test_lengths_beyond_the_input_fail_with_the_node(core: Core) -> None:
     node = helper.make_node("LSTM", ["x", "w", "r", "", "n"], ["y"], "layer", hidden_size=5)
     inputs = {"x": ARRAYS["x"], "n": np.array([3, 4], np.int32)}
     model = model_of([node], inputs, ["y"], {key: ARRAYS[key] for key in "wr"})
-    with pytest.raises(AioInferError, match=r"sequence_lens are \[3, 4\]"):
+    with pytest.raises(AioInferError, match=r"LSTM \(node 'layer'\): an index"):
         run(core, model, "CPU", inputs)
 
 
