@@ -19,7 +19,9 @@ def installed_devices() -> tuple[EntryPoint, ...]:
     """Return the entry points of all devices, in the order of ``sys.path``.
 
     Each package's metadata is read, for milliseconds, where the places have changed since the last
-    call: others on the path, or one where something was installed or removed. Thread-safe.
+    call: others on the path, or one where something was installed or removed. What is written later
+    into a package's own folder, by an install that was under way, is seen at the next change.
+    Thread-safe.
     """
     global _found
     places = _places()
