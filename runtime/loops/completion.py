@@ -222,11 +222,15 @@ class LoopWaker:
         if not self._is_awake:
             self._is_awake = True
             loop = self.loop()
-            if self._eventfd is not None and loop is not None and not loop.is_closed():
-                os.eventfd_write(self._eventfd, 1)  # open as long as this waker
-            elif not self._wake():
+            try:
+                if self._eventfd is not None and loop is not None and not loop.is_closed():
+                    os.eventfd_write(self._eventfd, 1)  # open as long as this waker
+                elif not self._wake():
+                    self._is_awake = False
+                    self._posted.clear()
+            except BaseException:  # no memory: the next post is to wake it
                 self._is_awake = False
-                self._posted.clear()
+                raise
 
     def _wake(self) -> bool:
         """Have a loop that reads no eventfd call ``_drain``; False if it is closed."""

@@ -34,8 +34,8 @@ MOST_TENSORS = 4_000_000
 """Initializers, inputs, outputs and declared values of one graph, each."""
 MOST_ENTRIES = 100_000
 """What a model has beside its graph: functions, opsets, metadata and the like, together."""
-MOST_DEPTH = 64
-"""Bodies of control flow inside each other; protobuf reads about 45 of them from a file."""
+MOST_DEPTH = 31
+"""Bodies of control flow inside each other: each is three messages, of which protobuf reads 100."""
 
 
 _NODE, _INITIALIZER, _INPUT, _OUTPUT = 1, 5, 11, 12
@@ -57,13 +57,18 @@ class LimitError(ModelError):
     """A model is larger than what is read, or damaged so that reading on makes no sense."""
 
 
-def check_count(what: str, count: int, most: int) -> None:
+def check_count(what: str, count: int, most: int, way_out: str = "split the model") -> None:
     """Raise LimitError for too many of something."""
     if count > most:
         raise LimitError(
             f"has over {most} {what}, and aioinfer reads no more; is the file damaged? If it is "
-            f"not, split the model and run its parts one after the other"
+            f"not, {way_out} and run its parts one after the other"
         )
+
+
+def _check_depth(depth: int) -> None:
+    way_out = "join conditions of nested Ifs by And, or split the model"
+    check_count("bodies inside each other", depth - 1, MOST_DEPTH, way_out)
 
 
 def model_fields(data: bytes | mmap.mmap, start: int, end: int) -> Iterator[Field]:
@@ -131,7 +136,7 @@ def _check_bytes(data: bytes) -> None:
             waiting.append((graph_fields(data, part.content, part.end), _NODE, 1))
     while waiting:
         items, number, depth = waiting.pop()
-        check_count("bodies inside each other", depth - 1, MOST_DEPTH)
+        _check_depth(depth)
         for node in items:
             if node.number != number or node.wire_type != BYTES:
                 continue
@@ -157,7 +162,7 @@ def check_limits(graph: onnx.GraphProto) -> None:
     count = 0
     while waiting:
         inner, depth = waiting.pop()
-        check_count("bodies inside each other", depth - 1, MOST_DEPTH)
+        _check_depth(depth)
         lists: Sequence[tuple[str, Sequence[object]]] = (
             ("initializers in a graph", inner.initializer),
             ("sparse initializers in a graph", inner.sparse_initializer),

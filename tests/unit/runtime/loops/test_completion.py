@@ -8,8 +8,10 @@ import gc
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 from weakref import ref
 
 import numpy as np
@@ -171,6 +173,24 @@ def test_all_that_ends_before_the_loop_turns_costs_one_wake_up(
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.run(main())
+
+
+@NEEDS_EVENTFD
+def test_a_post_wakes_the_loop_after_one_that_found_no_memory_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        future, find_waker = new_future()
+        waker = find_waker()
+        assert waker is not None
+        with monkeypatch.context() as scarce:
+            scarce.setattr(os, "eventfd_write", Mock(side_effect=MemoryError))
+            with pytest.raises(MemoryError):
+                waker.post(nothing)
+        in_thread(lambda: waker.post(partial(future.set_result, None)))
+        await asyncio.wait_for(future, 10)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("error_count", [1, 2])

@@ -100,6 +100,30 @@ def test_bodies_too_deep_inside_each_other_are_refused(depth: int) -> None:
         read_model(nested(depth))
 
 
+def choosing(depth: int) -> onnx.ModelProto:
+    """A right model whose If nodes are inside each other."""
+    inner = helper.make_node("Relu", ["x"], ["y0"])
+    for number in range(1, depth + 1):
+        other = helper.make_node("Neg", ["x"], [f"n{number}"])
+        bodies = [
+            helper.make_graph([node], f"g{number}", [], [info(node.output[0])])
+            for node in (inner, other)
+        ]
+        names = zip(("then_branch", "else_branch"), bodies, strict=True)
+        inner = helper.make_node("If", ["c"], [f"y{number}"], **dict(names))
+    condition = helper.make_tensor_value_info("c", TensorProto.BOOL, [])
+    graph = helper.make_graph([inner], "g", [info("x"), condition], [info(f"y{depth}")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("is_proto", [False, True])
+def test_as_many_bodies_are_read_as_protobuf_reads(is_proto: bool) -> None:
+    most, beyond = choosing(limits.MOST_DEPTH), choosing(limits.MOST_DEPTH + 1)
+    read_model(most if is_proto else most.SerializeToString())
+    with pytest.raises(ModelError, match=r"over 31 bodies inside each other.*join conditions"):
+        read_model(beyond if is_proto else beyond.SerializeToString())
+
+
 def test_bodies_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_DEPTH", 3)
     limits.check_limits(nested(3).graph)
