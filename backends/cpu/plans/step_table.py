@@ -235,8 +235,8 @@ class _TableBuilder:
             self._add(self._base(operand.buffer))
             self._add_word(PLACE, place)
             self._add(move)
-            numbers = (operand.layout.size_bytes, part_count, move)
-            self._moves.append((place, *map(self._number, numbers)))  # type: ignore[arg-type]
+            size, count, distance = map(self._number, (operand.layout.size_bytes, part_count, move))
+            self._moves.append((place, size, count, distance))
 
     def _add_kernel(self, step: NativeStep) -> None:
         self._add_word(KERNEL, self._kernels.index(step.kernel, step.kernel))
