@@ -13,15 +13,25 @@ __all__ = ["dequantized", "stored"]
 
 def dequantized(made: Composition, first: int, axis: int | None = None) -> Value:
     """Dequantise the input ``first`` by the scale and the zero point that follow it."""
-    stored, scale, zero = made.given(first), made.given(first + 1), made.optional(first + 2)
+    stored, scale, zero = made.given(first), _step(made, first + 1), made.optional(first + 2)
     return made.add("DequantizeLinear", stored, scale, zero, axis=axis)
 
 
 def stored(made: Composition, real: Value, first: int, like: DType) -> Value:
     """Store by the scale ``first`` and the zero point behind it, else in the type ``like``."""
-    scale, zero = made.given(first), made.optional(first + 1)
+    scale, zero = _step(made, first), made.optional(first + 1)
     output_dtype = like.value if zero is None else None
     return made.add("QuantizeLinear", real, scale, zero, output_dtype=output_dtype)
+
+
+def _step(made: Composition, index: int) -> Value:
+    """Return a scale; onnxruntime knows none but float32, whose rounding devices agree on."""
+    scale = made.given(index)
+    if made.dtype(scale) is not DType.FLOAT32:
+        raise CompositionError(
+            f"its scale {scale.name!r} is {made.dtype(scale).label}, and has to be float32"
+        )
+    return scale
 
 
 @decomposition("QLinearAdd", "QLinearMul")
@@ -43,11 +53,12 @@ def mean_of(made: Composition, compute: Callable[[Value], Value]) -> list[Value]
     These are exact in any order, and all devices store the same number where a mean lies between
     two of them, as one in twenty does where scales are round.
     """
-    dtype = made.dtype(made.given(1)).value
+    step = _step(made, 1)
+    dtype = made.dtype(step).value
     x, zero = made.add("Cast", made.given(0), to=dtype), made.optional(2)
     if zero is not None:
         x = made.add("Sub", x, made.add("Cast", zero, to=dtype))
-    real = made.add("Mul", compute(x), made.given(1))
+    real = made.add("Mul", compute(x), step)
     return [stored(made, real, 3, made.dtype(made.given(0)))]
 
 

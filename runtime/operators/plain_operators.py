@@ -55,6 +55,7 @@ FAMILIES = (
     "plain.plain_movement",
     "plain.plain_normalization",
     "plain.plain_reductions",
+    "plain.plain_scans",
     "recurrent.recurrent",
 )
 """The modules of this package that register functions; loaded when the first one is asked for."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...graph import Node
 from ...type_inference.families.resized_lengths import resized_by_scales, resized_to_sizes
+from ..lists import numbers_of
 from ..plain_operators import Array, plain
 from .resampling import COORDINATES, NEAREST, Resampling, WeightedIndices, weighted_indices
 
@@ -70,7 +71,7 @@ def resize(
     if is_cropping:
         if roi is None or roi.size != len(part):
             raise ValueError(f"tf_crop_and_resize needs a roi of {len(part)} numbers")
-        part = roi.ravel().tolist()
+        part = numbers_of(roi)
     wanted = list(x.shape)
     for axis, count in zip(order, counts, strict=True):
         wanted[axis] = count
@@ -112,10 +113,9 @@ def _lengths(
     lengths: tuple[int, ...], scales: Array | None, sizes: Array | None, policy: str
 ) -> tuple[list[int], list[np.floating[Any]]]:
     """Return the length of each resized axis, and its scale."""
-    by_scale, by_size = (
-        [] if given is None else given.ravel().tolist() for given in (scales, sizes)
-    )
-    if sorted((len(by_scale), len(by_size))) != [0, len(lengths)]:
+    by_scale, by_size = ([] if given is None else numbers_of(given) for given in (scales, sizes))
+    is_neither = scales is None and sizes is None
+    if is_neither or sorted((len(by_scale), len(by_size))) != [0, len(lengths)]:
         raise ValueError(
             f"{len(by_scale)} scales and {len(by_size)} sizes are given for {len(lengths)} axes; "
             f"one of them is wanted for each axis"

@@ -15,6 +15,7 @@ import numpy as np
 
 from ...graph import DType
 from ..indices.scattering import own_places
+from ..lists import numbers_of
 from ..plain_operators import Array, PlainFunction, Prepared, plain
 
 __all__ = ["find_own", "own"]
@@ -133,7 +134,7 @@ def gather_elements(x: Array, indices: Array, *, axis: int = 0) -> Array:
 @own("Expand", since=8)
 def expand(x: Array, shape: Array) -> Array:
     """View in the shape to which x and ``shape`` broadcast; read-only."""
-    wanted = shape.tolist()
+    wanted = numbers_of(shape)
     old = [1] * (len(wanted) - x.ndim) + list(x.shape)
     wanted = [1] * (len(old) - len(wanted)) + wanted
     # np.broadcast_shapes has a limit of 32 axes, half of what arrays may have.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..lists import numbers_of
 from ..plain_operators import Array
 from .own_operators import own
 
@@ -16,7 +17,7 @@ def reduce_log_sum_exp(
     x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
 ) -> Array:
     """Compute log(sum(exp(x))) without overflow; -inf for nothing, and for -inf alone."""
-    chosen = tuple(axes.ravel().tolist()) if axes is not None and axes.size else None
+    chosen = tuple(numbers_of(axes)) if axes is not None and axes.size else None
     if chosen is None and noop_with_empty_axes:
         return x
     wide = x.astype(np.float64)
@@ -36,7 +37,7 @@ def reduce_log_sum(
     x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
 ) -> Array:
     """Compute log(sum(x)), in double precision; -inf for nothing."""
-    chosen = tuple(axes.ravel().tolist()) if axes is not None and axes.size else None
+    chosen = tuple(numbers_of(axes)) if axes is not None and axes.size else None
     if chosen is None and noop_with_empty_axes:
         chosen = ()
     with np.errstate(all="ignore"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..lists import numbers_of
 from ..plain_operators import Array, plain
 
 __all__ = [
@@ -29,11 +30,6 @@ __all__ = [
 ]
 
 
-def _integers(array: Array) -> list[int]:
-    integers: list[int] = array.ravel().tolist()
-    return integers
-
-
 @plain("Shape", since=1, later={"start": 15, "end": 15})
 def shape(x: Array, *, start: int = 0, end: int | None = None) -> Array:
     """Return the lengths of the axes, or of a range of them, as int64."""
@@ -49,7 +45,7 @@ def size(x: Array) -> Array:
 @plain("Reshape", since=5, later={"allowzero": 14})
 def reshape(x: Array, shape: Array, *, allowzero: int = 0) -> Array:
     """View in another shape: -1 is what is left over, 0 the input's length unless allowzero."""
-    lengths = _integers(shape)
+    lengths = numbers_of(shape)
     if allowzero != 1:
         lengths = [length or x.shape[axis] for axis, length in enumerate(lengths)]
     if lengths and min(lengths) < -1:  # which numpy takes for -1
@@ -66,13 +62,13 @@ def flatten(x: Array, *, axis: int = 1) -> Array:
 @plain("Squeeze", since=13)
 def squeeze(x: Array, axes: Array | None = None) -> Array:
     """View without axes of length 1: those named, or all."""
-    return np.squeeze(x, None if axes is None else tuple(_integers(axes)))
+    return np.squeeze(x, None if axes is None else tuple(numbers_of(axes)))
 
 
 @plain("Unsqueeze", since=13)
 def unsqueeze(x: Array, axes: Array) -> Array:
     """View with axes of length 1 put in, counted in the result."""
-    return np.expand_dims(x, tuple(_integers(axes)))
+    return np.expand_dims(x, tuple(numbers_of(axes)))
 
 
 @plain("Transpose", since=1)
@@ -95,11 +91,11 @@ def slice_axes(
 
     As numpy, but with a negative step a start before the first element counts as the first.
     """
-    begins = _integers(starts)
-    places = range(len(begins)) if axes is None else _integers(axes)
-    strides = [1] * len(begins) if steps is None else _integers(steps)
+    begins = numbers_of(starts)
+    places = range(len(begins)) if axes is None else numbers_of(axes)
+    strides = [1] * len(begins) if steps is None else numbers_of(steps)
     ranges = [slice(None)] * x.ndim
-    for begin, end, place, stride in zip(begins, _integers(ends), places, strides, strict=True):
+    for begin, end, place, stride in zip(begins, numbers_of(ends), places, strides, strict=True):
         is_before = stride < 0 and begin < -x.shape[place]
         ranges[place] = slice(0 if is_before else begin, end, stride)
     return np.asarray(x[tuple(ranges)])
@@ -119,7 +115,7 @@ def split(
         count = num_outputs or output_count
         edges = [part * -(-x.shape[axis] // count) for part in range(count)] + [x.shape[axis]]
     else:
-        edges = [0, *np.cumsum(split).tolist()]
+        edges = [0, *itertools.accumulate(numbers_of(split))]
         if edges[-1] != x.shape[axis] or edges != sorted(edges):
             raise ValueError(
                 f"parts of {split.tolist()} do not make up an axis of length {x.shape[axis]}"
@@ -135,15 +131,15 @@ def split(
 @plain("Tile", since=6)
 def tile(x: Array, repeats: Array) -> Array:
     """Repeat the whole along each axis."""
-    return np.tile(x, _integers(repeats))
+    return np.tile(x, numbers_of(repeats))
 
 
 @plain("ConstantOfShape", since=9)
 def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
     """Fill a shape with one element; a float32 of 0 by default."""
     if value is None:
-        return np.zeros(_integers(shape), np.float32)
-    return np.full(_integers(shape), value.reshape(()))
+        return np.zeros(numbers_of(shape), np.float32)
+    return np.full(numbers_of(shape), value.reshape(()))
 
 
 @plain("Range", since=11)
@@ -169,8 +165,8 @@ def pad(
     These are constants, or what is left is repeated. ValueError where it is nothing, and for an
     axis that is named twice.
     """
-    places = list(range(x.ndim)) if axes is None else _integers(axes)
-    counts = _integers(pads)
+    places = list(range(x.ndim)) if axes is None else numbers_of(axes)
+    counts = numbers_of(pads)
     if len(counts) != 2 * len(places):
         raise ValueError(f"{len(counts)} pads are given for {len(places)} axes; give two for each")
     if len({place % x.ndim for place in places}) < len(places):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..lists import numbers_of
 from ..plain_operators import Array, PlainFunction, plain
 
 __all__: list[str] = []
@@ -27,7 +28,7 @@ def _reduction(reduce: _Reduce) -> PlainFunction:
 def _axes(axes: Array | None, is_noop_if_empty: bool) -> tuple[int, ...] | None:
     """List the axes to reduce; None: all of them."""
     if axes is not None and axes.size:
-        return tuple(axes.ravel().tolist())
+        return tuple(numbers_of(axes))
     return () if is_noop_if_empty else None
 
 

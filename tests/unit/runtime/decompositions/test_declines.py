@@ -28,6 +28,22 @@ def test_a_refusal_tells_why_a_node_is_not_decomposed(core: Core, device: str) -
         core.load_network(model, device)
 
 
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+@pytest.mark.parametrize("op_type", ["QLinearSigmoid", "QLinearGlobalAveragePool"])
+@pytest.mark.parametrize("wrong", ["xs", "ys"])
+def test_stored_numbers_have_scales_of_float32(
+    core: Core, device: str, op_type: str, wrong: str
+) -> None:
+    x = np.ones((1, 2, 3, 3), np.uint8)
+    constants = {name: np.float32(0.5).reshape(()) for name in ("xs", "ys")}
+    constants |= {name: np.uint8(1).reshape(()) for name in ("xz", "yz")}
+    constants[wrong] = constants[wrong].astype(np.float16)
+    operands = ["x", "xs", "xz", "ys", "yz"]
+    model = contrib_model(op_type, operands, {"x": x}, constants, np.uint8)
+    with pytest.raises(UnsupportedOpError, match=f"'{wrong}' is float16, and has to be float32"):
+        core.load_network(model, device)
+
+
 def test_a_model_laid_out_for_one_processor_says_so(core: Core) -> None:
     x, w = np.ones((1, 8, 4, 4), np.float32), np.ones((8, 8, 3, 3), np.float32)
     model = contrib_model(

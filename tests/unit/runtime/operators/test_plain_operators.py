@@ -303,6 +303,64 @@ def test_splits(output_count, sizes, attributes) -> None:
     assert_same("Split", *inputs, output_count=output_count, **attributes)
 
 
+@pytest.mark.parametrize("op_type", ["CumSum", "CumProd"])
+@pytest.mark.parametrize("attributes", [{}, {"exclusive": 1}, {"reverse": 1, "exclusive": 1}])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_scans(op_type, attributes, axis, dtype) -> None:
+    x = array_of(dtype, 3, 0 if axis == 0 else 4, 5)
+    assert_same(op_type, x, np.array(axis), **attributes)
+
+
+@pytest.mark.parametrize("op_type", ["CumSum", "CumProd"])
+def test_the_axis_of_a_scan_may_be_a_list_of_one(op_type) -> None:
+    x = array_of("int32", 3, 4)
+    (made,) = evaluate(op_type, x, np.array([1]), reverse=1)
+    (expected,) = by_onnx(op_type, x, np.array(1), reverse=1)
+    assert made.tolist() == expected.tolist()
+    for axes in ([0, 1], [], [[1]]):
+        with pytest.raises(ValueError, match=r"one is wanted|no list"):
+            evaluate(op_type, x, np.array(axes, np.int64))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "others", "at"),
+    [
+        ("Reshape", [[12]], 0),
+        ("Unsqueeze", [[0]], 0),
+        ("Squeeze", [[0]], 0),
+        ("Slice", [[0], [1], [1], [1]], 0),
+        ("Slice", [[0], [1], [1], [1]], 2),
+        ("Split", [[1, 3]], 0),
+        ("Tile", [[1, 2, 1]], 0),
+        ("Expand", [[2, 3, 4]], 0),
+        ("Pad", [[1, 0, 0, 0, 0, 1]], 0),
+        ("ConstantOfShape", [], 0),
+        ("ReduceSum", [[1]], 0),
+        ("ReduceLogSum", [[1]], 0),
+        ("Resize", [None, None, [1, 6, 4]], 2),
+    ],
+)
+def test_what_has_two_axes_is_no_list(op_type, others, at) -> None:
+    x = array_of("int32", 1, 3, 4)
+    lists = [None if item is None else np.array(item, np.int64) for item in others]
+    given = [x, *lists] if others else [np.array([1, 2])]
+    options = {"output_count": 2, "axis": 2} if op_type == "Split" else {}
+    evaluate(op_type, *given, **options)
+    place = at + bool(others)
+    given[place] = given[place][:, None]
+    with pytest.raises(ValueError, match="the shape of no list"):
+        evaluate(op_type, *given, **options)
+
+
+@pytest.mark.parametrize("x", [np.array("cat", object), np.array(1.5, np.float32)])
+def test_a_resize_needs_scales_or_sizes_even_without_axes(x) -> None:
+    (made,) = evaluate("Resize", x, None, np.zeros(0, np.float32))
+    assert made.tolist() == x.tolist()
+    with pytest.raises(ValueError, match="one of them is wanted"):
+        evaluate("Resize", x, np.array("s", object))
+
+
 @pytest.mark.parametrize("repeats", [[1, 1], [2, 3], [0, 1]])
 def test_tiles(repeats) -> None:
     assert_same("Tile", array_of("uint16", 2, 3), np.array(repeats))
