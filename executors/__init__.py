@@ -26,7 +26,6 @@ from .cpu_allowance import (
     allowed_cpus,
     part_of_allowance,
 )
-from .cpu_load import CpuLoad
 from .device_stream import (
     CompletionThread,
     DeviceEvent,
@@ -52,7 +51,6 @@ __all__ = [
     "Clock",
     "CompletionThread",
     "CpuAllowance",
-    "CpuLoad",
     "DeviceClock",
     "DeviceEvent",
     "DeviceLane",

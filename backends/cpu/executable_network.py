@@ -37,7 +37,6 @@ from .blobs.plan_record import ONLY_PLAN, plan_facts, write_plan
 from .compiler import Compiler
 from .native.step_runner import step_runner
 from .network_metrics import network_metrics
-from .onednn.library import is_waiting_ours
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
 from .plans.steps import NumpyStep
@@ -88,7 +87,7 @@ class CpuNetwork(ExecutableNetwork):
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
         self._resizing = PlanResizing(self._resize_executor, lambda _: compiler.weights)
-        is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
+        is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key])
         limits = PlanLimits.of(config, MOST_PLANS)
         self._plans: ShapePlans[Plan] = ShapePlans(
             model,

@@ -39,7 +39,6 @@ from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
 from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import OneDnnError, open_engine
-from .onednn.library import is_waiting_ours
 from .passes import first_passes, plan_passes, shared_passes
 from .passes.int8_fusion import Int8Fusion
 from .passes.quantization_facts import is_int8_weights
@@ -342,7 +341,6 @@ class CpuPlugin(Plugin):
         can_follow = (
             allowance.count > allowance.whole_count
             and config[CPU_ADAPTIVE_TEAMS.key]
-            and is_waiting_ours()
             and QuotaMeter.open() is not None
         )
         streams = streams_config(config, allowance, device, can_follow_quota=can_follow)

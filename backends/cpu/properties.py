@@ -40,8 +40,8 @@ CPU_ADAPTIVE_TEAMS = Property(
     "CPU_ADAPTIVE_TEAMS",
     parse_boolean,
     True,
-    "Compute with fewer threads while others need the CPUs; NO keeps INFERENCE_NUM_THREADS, for "
-    "results that are the same bits in every run.",
+    "Compute with fewer threads where a CPU quota would not last; NO keeps INFERENCE_NUM_THREADS, "
+    "for results that are the same bits in every run.",
     only_at_load=True,
 )
 CPU_DISABLED_PASSES: Property[tuple[str, ...]] = Property(

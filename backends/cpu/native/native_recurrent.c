@@ -9,7 +9,7 @@
  * each step, unless a thread has a whole direction for itself.
  */
 #include <math.h>
-#include <omp.h>
+#include "team.h"
 #include <string.h>
 
 #include "steps.h"
@@ -446,8 +446,8 @@ static int recurrent(char *const *data, const int64_t *parameters, const char *s
         memcpy(slot_of(&layer, STATE_BEFORE), slot_of(&layer, STATE), slot_bytes);
 #pragma omp parallel if (parts > 1)
     {
-        const int64_t count = omp_get_num_threads();
-        take_steps(&layer, omp_get_thread_num(), count < parts ? count : parts, stop);
+        const int64_t count = team_part_count();
+        take_steps(&layer, team_part(), count < parts ? count : parts, stop);
     }
     return STATUS_OK;
 }

@@ -319,7 +319,7 @@ static int tree_ensemble(char *const *data, const int64_t *parameters, const cha
     const int64_t blocks = (rows + block - 1) / block;
     int worst = STATUS_OK;
 
-#pragma omp parallel for schedule(dynamic) reduction(max : worst)                                  \
+#pragma omp parallel for schedule(static, 1) reduction(max : worst)                                 \
     if (blocks > 1 && rows * parameters[TREE_COUNT] >= PARALLEL_ELEMENTS / LEVELS)
     for (int64_t number = 0; number < blocks; number++) {
         const int64_t first = number * block;

@@ -2,11 +2,12 @@
  * the caller and some helpers each take the next that no thread has begun. A helper's CPU may be
  * taken by others: the caller waits for what one has begun, and for none that has not come yet,
  * which finds nothing to do and ends. So there is no helper to end at fork or exit. What a
- * primitive is compiled for depends on how many threads OpenMP would use on the thread that
+ * primitive is compiled for depends on how many threads the team of the thread has that
  * compiles it, so helpers get that number. */
 #include "primitives.h"
 
 #include "number_buffers.h"
+#include "team.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -18,14 +19,11 @@
 
 static create_primitive_function create_primitive;
 static destroy_primitive_function destroy_primitive;
-static void (*set_num_threads)(int);
 
-void configure_primitives(create_primitive_function create, destroy_primitive_function destroy,
-                          void (*set_threads)(int))
+void configure_primitives(create_primitive_function create, destroy_primitive_function destroy)
 {
     create_primitive = create;
     destroy_primitive = destroy;
-    set_num_threads = set_threads;
 }
 
 /* Shared by the caller and its helpers, of which the last one frees it. */
@@ -91,7 +89,7 @@ static void *help(void *shared)
 {
     struct work *work = shared;
     if (atomic_load(&work->next) < work->count) { /* else it comes too late */
-        set_num_threads(work->threads);
+        team_set_threads(work->threads);
         compile_all(work);
     }
     let_go(work);

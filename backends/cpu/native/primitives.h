@@ -7,8 +7,7 @@
 typedef int (*create_primitive_function)(void **primitive, const void *desc);
 typedef int (*destroy_primitive_function)(void *primitive);
 
-void configure_primitives(create_primitive_function create, destroy_primitive_function destroy,
-                          void (*set_threads)(int));
+void configure_primitives(create_primitive_function create, destroy_primitive_function destroy);
 
 PyObject *make_primitives(PyObject *module, PyObject *args);
 

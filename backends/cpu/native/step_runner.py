@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib
 import struct
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ....errors import DeviceError
-from ....executors import shortage_as_error
 from ....executors.shortage import check_memory
 from ..onednn.bindings import Engine, Primitive, PrimitiveDesc
 from ..onednn.headroom import COMPILE_BYTES
+from .extension import native_extension
 
 __all__ = [
     "KIND_KERNEL",
@@ -29,9 +28,6 @@ __all__ = [
     "build_mark",
     "step_runner",
 ]
-
-INTERFACE = 8
-"""The number of steps.c that this package calls; the same there."""
 
 KIND_END = 0
 KIND_PRIMITIVE = 1
@@ -85,7 +81,7 @@ class StepRunner:
     ) -> list[Primitive]:
         """Compile primitives by up to that many threads, this one among them. Blocks.
 
-        They are for as many OpenMP threads as this one has. Raises OneDnnError or MemoryError.
+        They are for as many threads as this one's team has. Raises OneDnnError or MemoryError.
         """
         helper_count = max(0, min(thread_count, len(descs) // _LEAST_EACH, _MOST_THREADS) - 1)
         check_memory(COMPILE_BYTES * (1 + helper_count) + _KEPT_BYTES * len(descs))
@@ -93,7 +89,7 @@ class StepRunner:
         status = self._steps.make_primitives(
             np.array([desc.handle for desc in descs], np.int64),
             handles,
-            engine.openmp.omp_get_max_threads(),
+            engine.thread_count,
             helper_count,
         )
         engine.check_status("dnnl_primitive_create", status or 0)
@@ -135,26 +131,11 @@ class Memories:
 @functools.cache
 def step_runner(engine: Engine) -> StepRunner:
     """Return the process's runner for an engine; DeviceError for a missing or other extension."""
-    try:
-        with shortage_as_error("loading CPU's native extension"):
-            steps: Any = importlib.import_module("._steps", __package__)
-    except ImportError as error:
-        raise DeviceError(
-            f"CPU cannot be used without its native extension ({error}); install a C compiler and "
-            f"reinstall aioinfer, or load on ONNXRUNTIME or REFERENCE"
-        ) from error
-    found = getattr(steps, "interface", 0)
-    if found != INTERFACE:
-        raise DeviceError(
-            f"CPU cannot be used: the C extension was built from other sources (interface {found}, "
-            f"wanted {INTERFACE}); run `pip install -e .` again"
-        )
-    library, openmp = engine.library, engine.openmp
+    steps = native_extension()
+    library = engine.library
     addresses = (
         _address(library.dnnl_primitive_execute),
         _address(library.dnnl_memory_set_data_handle),
-        _address(openmp.omp_get_max_threads),
-        _address(openmp.omp_set_num_threads),
         engine.stream,
         _address(library.dnnl_memory_create),
         _address(library.dnnl_memory_destroy),
@@ -170,8 +151,7 @@ def step_runner(engine: Engine) -> StepRunner:
 
 def build_mark() -> list[int]:
     """Return what tells this build of the native extension from another: its bytes, its time."""
-    steps: Any = importlib.import_module("._steps", __package__)
-    found = Path(steps.__file__).stat()
+    found = Path(native_extension().__file__).stat()
     return [found.st_size, found.st_mtime_ns]
 
 

@@ -23,10 +23,14 @@
 
 #include <time.h>
 
+#include "adopted_library.h"
 #include "box_suppression.h"
 #include "memories.h"
 #include "primitives.h"
 #include "steps.h"
+#include "team.h"
+
+#include <errno.h>
 
 #define KIND_END 0
 #define KIND_PRIMITIVE 1
@@ -39,17 +43,13 @@
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 8
+#define INTERFACE 9
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
-typedef int (*get_threads_function)(void);
-typedef void (*set_threads_function)(int);
 
 static execute_function execute_primitive;
 static set_handle_function set_data_handle;
-static get_threads_function get_max_threads;
-static set_threads_function set_num_threads;
 static void *stream;
 
 static const struct named_kernel *kernels[MAX_KERNELS];
@@ -208,21 +208,49 @@ static int run_table(const int64_t *word, int64_t length, struct call *call, int
 
 static PyObject *configure(PyObject *module, PyObject *args)
 {
-    unsigned long long execute, set_handle, get_threads, set_threads, stream_address;
-    unsigned long long create, destroy, compile, release;
+    unsigned long long execute, set_handle, stream_address, create, destroy, compile, release;
     (void)module;
-    if (!PyArg_ParseTuple(args, "KKKKKKKKK", &execute, &set_handle, &get_threads, &set_threads,
-                          &stream_address, &create, &destroy, &compile, &release))
+    if (!PyArg_ParseTuple(args, "KKKKKKK", &execute, &set_handle, &stream_address, &create, &destroy,
+                          &compile, &release))
         return NULL;
     execute_primitive = (execute_function)(uintptr_t)execute;
     set_data_handle = (set_handle_function)(uintptr_t)set_handle;
-    get_max_threads = (get_threads_function)(uintptr_t)get_threads;
-    set_num_threads = (set_threads_function)(uintptr_t)set_threads;
     stream = (void *)(uintptr_t)stream_address;
     configure_memories((create_memory_function)(uintptr_t)create,
                        (destroy_memory_function)(uintptr_t)destroy);
     configure_primitives((create_primitive_function)(uintptr_t)compile,
-                         (destroy_primitive_function)(uintptr_t)release, set_num_threads);
+                         (destroy_primitive_function)(uintptr_t)release);
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_team_threads(PyObject *module, PyObject *args)
+{
+    (void)module;
+    (void)args;
+    return PyLong_FromLong(team_threads());
+}
+
+static PyObject *set_team_threads(PyObject *module, PyObject *args)
+{
+    int count;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "i", &count))
+        return NULL;
+    team_set_threads(count);
+    Py_RETURN_NONE;
+}
+
+static PyObject *start_team(PyObject *module, PyObject *args)
+{
+    int count, status;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "i", &count))
+        return NULL;
+    status = team_start(count);
+    if (status != 0) {
+        errno = status;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
     Py_RETURN_NONE;
 }
 
@@ -267,8 +295,8 @@ static PyObject *run(PyObject *module, PyObject *args)
     if (spent_object != Py_None
         && PyObject_GetBuffer(spent_object, &spent, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0)
         goto release;
-    if (spent.buf != NULL && spent.len < 2 * (Py_ssize_t)sizeof(int64_t)) {
-        PyErr_SetString(PyExc_ValueError, "spent needs room for two numbers");
+    if (spent.buf != NULL && spent.len < (Py_ssize_t)sizeof(int64_t)) {
+        PyErr_SetString(PyExc_ValueError, "spent needs room for a number");
         goto release;
     }
     if (count > 16) {
@@ -306,24 +334,17 @@ static PyObject *run(PyObject *module, PyObject *args)
 
     Py_BEGIN_ALLOW_THREADS
     {
-        /* The caller's own OpenMP settings are as before when this returns. */
-        int before = get_max_threads();
-        if (before != threads)
-            set_num_threads(threads);
+        int before = team_threads();
+        team_set_threads(threads);
         int64_t *spent_ns = spent.buf;
-        if (spent_ns != NULL) {
-            spent_ns[0] -= now_ns(CLOCK_MONOTONIC);
-            spent_ns[1] -= now_ns(CLOCK_THREAD_CPUTIME_ID);
-        }
+        if (spent_ns != NULL)
+            *spent_ns -= now_ns(CLOCK_THREAD_CPUTIME_ID);
         struct call call = {address, count, times.buf,
                             times.buf == NULL ? 0 : (int64_t)(times.len / 8), stop};
         status = run_table(words + head, length - head, &call, &step);
-        if (spent_ns != NULL) {
-            spent_ns[0] += now_ns(CLOCK_MONOTONIC);
-            spent_ns[1] += now_ns(CLOCK_THREAD_CPUTIME_ID);
-        }
-        if (before != threads)
-            set_num_threads(before);
+        if (spent_ns != NULL)
+            *spent_ns += now_ns(CLOCK_THREAD_CPUTIME_ID);
+        team_set_threads(before);
     }
     Py_END_ALLOW_THREADS
 
@@ -348,15 +369,26 @@ release:
 
 static PyMethodDef methods[] = {
     {"configure", configure, METH_VARARGS,
-     "configure(execute, set_data_handle, get_max_threads, set_num_threads, stream,\n"
-     "          create_memory, destroy_memory, create_primitive, destroy_primitive)\n\n"
-     "Set the addresses of oneDNN's and OpenMP's functions; once, before the first run."},
+     "configure(execute, set_data_handle, stream, create_memory, destroy_memory, create_primitive,\n"
+     "          destroy_primitive)\n\n"
+     "Set the addresses of oneDNN's functions; once, before the first run."},
+    {"adopt_library", adopt_library, METH_VARARGS,
+     "adopt_library(handle)\n\n"
+     "Have our own teams compute what a loaded library, by its dlopen handle, calls OpenMP for. None, or\n"
+     "the name of a call that they do not know: then nothing is changed."},
+    {"team_threads", get_team_threads, METH_NOARGS,
+     "team_threads()\n\nHow many threads this thread's regions and new primitives are for."},
+    {"set_team_threads", set_team_threads, METH_VARARGS,
+     "set_team_threads(count)\n\nSay how many they are for from now on."},
+    {"start_team", start_team, METH_VARARGS,
+     "start_team(count)\n\n"
+     "Have the threads of a team that large for this thread; OSError where they cannot be started."},
     {"run", run, METH_VARARGS,
      "run(table, buffers, threads, stop=None, times=None, spent=None)\n\n"
      "Run a table without the GIL; None, or (status, index of the step) of what failed. Once the\n"
      "byte of stop, a bytearray, is set, (1005, index of the step that it was seen before or in). Of\n"
-     "buffers that are not as the table says, (1004, index of the first). To the two numbers of spent it adds\n"
-     "nanoseconds: of the run, and of them those that this thread had a CPU."},
+     "buffers that are not as the table says, (1004, index of the first). To the number of spent it adds the\n"
+     "nanoseconds that this thread had a CPU."},
     {"make_memories", make_memories, METH_VARARGS,
      "make_memories(engine, descs, addresses, handles)\n\n"
      "Make oneDNN's memory objects and write their handles; the arguments but the first are arrays of\n"
@@ -365,7 +397,7 @@ static PyMethodDef methods[] = {
      "free_memories(handles)\n\nFree what make_memories made."},
     {"make_primitives", make_primitives, METH_VARARGS,
      "make_primitives(descs, primitives, threads, helper_count)\n\n"
-     "Compile primitives for that many OpenMP threads, which this one is set to, without the GIL and\n"
+     "Compile primitives for teams of that many threads, which this one is set to, without the GIL and\n"
      "with helper_count threads beside the caller; write their handles. The first two arguments are\n"
      "arrays of 64-bit integers. None, or the status of one that is refused: then none is left."},
     {"suppress_boxes", suppress_boxes, METH_VARARGS,

@@ -2,7 +2,7 @@
  *
  * A kernel gets the addresses of its operands in the order in which the plan lists them, and its
  * parameters as 64-bit integers (a double is passed as its bits). It runs without the GIL, on the
- * stream's own thread, and may open OpenMP regions: the team has the stream's size. It returns 0,
+ * stream's own thread, and may open parallel regions: the team has the stream's size. It returns 0,
  * or one of the statuses below.
  *
  * It is also given the run's stop word, and asks between rows or blocks whether it is set: what is

@@ -2,7 +2,7 @@
 
 Nothing here runs in an inference: descriptors, primitives and memory objects are made while a plan
 is built, and their addresses go into the step table. What is created depends on how many threads
-OpenMP would use on the calling thread, see ``Engine.with_threads``.
+the calling thread's team has, see ``Engine.with_threads``.
 
 Source of names: oneDNN 3.2's C API (dnnl.h), stable within 3.x; the numbers are in numbers.py.
 """
@@ -23,6 +23,7 @@ from ....executors.shortage import check_memory
 from ....runtime.graph import DType
 from ....runtime.graph.slabs import Slabs
 from ....runtime.lowering.strides import row_major
+from ..native.extension import native_extension
 from .descs import (
     Desc,
     Descs,
@@ -35,7 +36,7 @@ from .descs import (
 )
 from .handles import Handle, OneDnnError
 from .headroom import COMPILE_BYTES
-from .library import Version, find_library, open_library, open_openmp
+from .library import Version, adopt_threads, find_library, open_library
 from .numbers import (
     ARG,
     BINARY_ALGORITHMS,
@@ -104,7 +105,7 @@ class PrimitiveDesc(Handle):
     def __init__(self, engine: Engine, handle: int, call: str, arguments: tuple[Any, ...]) -> None:
         super().__init__(handle, engine.library.dnnl_primitive_desc_destroy)
         self.engine, self.call, self.arguments = engine, call, arguments
-        self.thread_count = int(engine.openmp.omp_get_max_threads())
+        self.thread_count = engine.thread_count
 
     @property
     def implementation(self) -> str:
@@ -223,7 +224,7 @@ class Engine:
     def __init__(self) -> None:
         self.path = find_library()
         self.library, self.version = open_library(self.path)
-        self.openmp = open_openmp()
+        adopt_threads(self.library, self.path)
         _declare(self.library)
         made = c_void_p()
         self.check("dnnl_engine_create", byref(made), c_int(1), c_size_t(0))
@@ -291,18 +292,21 @@ class Engine:
         assert made.value is not None
         return PrimitiveDesc(self, made.value, call, arguments)
 
+    @property
+    def thread_count(self) -> int:
+        """How many threads this thread creates and runs primitives for."""
+        count: int = native_extension().team_threads()
+        return count
+
     @contextlib.contextmanager
     def with_threads(self, count: int) -> Iterator[None]:
         """Make this thread create and run primitives for ``count`` threads."""
-        before = self.openmp.omp_get_max_threads()
-        if before == count:
-            yield
-            return
-        self.openmp.omp_set_num_threads(count)
+        before = self.thread_count
+        native_extension().set_team_threads(count)
         try:
             yield
         finally:
-            self.openmp.omp_set_num_threads(before)
+            native_extension().set_team_threads(before)
 
     def execute(self, primitive: Primitive, arguments: Sequence[tuple[int, Memory]]) -> None:
         """Run a primitive on this thread, outside a step table: to pack weights."""

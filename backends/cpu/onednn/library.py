@@ -1,28 +1,24 @@
-"""Where oneDNN's shared library is, whether it is one we can drive, and which OpenMP it uses."""
+"""Where oneDNN's shared library is, whether it is one we can drive, and whose threads it uses."""
 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
-import functools
 import importlib.metadata
 import os
 import platform
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from ....errors import DeviceError
-from ....executors import check_files, find_shortage, is_shortage
+from ....executors import check_files, find_shortage
+from ..native.extension import native_extension
 
 __all__ = [
     "LIBRARY_VARIABLE",
     "Version",
+    "adopt_threads",
     "find_library",
-    "is_waiting_ours",
     "open_library",
-    "open_openmp",
 ]
 
 LIBRARY_VARIABLE = "AIOINFER_ONEDNN_LIBRARY"
@@ -32,12 +28,6 @@ WHEEL = "onednn-cpu-gomp"
 _INSTALL = "pip install aioinfer[cpu]"
 SYSTEM_NAME = "libdnnl.so.3"
 OPENMP_RUNTIME = 2  # dnnl_version's cpu_runtime: 1 sequential, 2 OpenMP, 4 TBB, 8 thread pool
-
-_SPIN = "GOMP_SPINCOUNT"
-_SPIN_COUNT = 30_000
-"""How often a thread looks whether the others of its team are there before it sleeps: 0.5 ms.
-libgomp's own 300,000 are longer than a time slice. Where another process has one of the CPUs, a
-thread then keeps the other from the very thread that it waits for."""
 
 Version = tuple[int, int, int]
 
@@ -88,8 +78,7 @@ def _library_of_wheel() -> str | None:
 def open_library(path: str) -> tuple[ctypes.CDLL, Version]:
     """Load the library and check that it is oneDNN 3 on OpenMP; raises DeviceError."""
     try:
-        with _short_spin():
-            library = ctypes.CDLL(path)
+        library = ctypes.CDLL(path)
     except OSError as error:
         lacking = find_shortage(error, f"loading oneDNN from {path!r}")
         if lacking is not None:
@@ -119,46 +108,17 @@ def open_library(path: str) -> tuple[ctypes.CDLL, Version]:
     return library, version
 
 
-def is_waiting_ours() -> bool:
-    """True unless the environment says how the threads of a team wait for each other."""
-    return _SPIN not in os.environ and "OMP_WAIT_POLICY" not in os.environ
-
-
-@contextmanager
-def _short_spin() -> Iterator[None]:
-    """Have libgomp, which reads its settings as it is loaded, wait briefly; users' settings win."""
-    if not is_waiting_ours():
-        yield
-        return
-    os.environ[_SPIN] = str(_SPIN_COUNT)
+def adopt_threads(library: ctypes.CDLL, path: str) -> None:
+    """Have our own teams compute its parallel regions (team.c); raises DeviceError."""
     try:
-        yield
-    finally:
-        os.environ.pop(_SPIN, None)  # other programs that are started are not ours to set
-
-
-@functools.cache
-def open_openmp() -> ctypes.CDLL:
-    """Load the OpenMP runtime that the opened oneDNN uses; raises DeviceError."""
-    # The search runs other programs, so it comes second.
-    library = _openmp("libgomp.so.1") or _openmp(ctypes.util.find_library("gomp"))
-    if library is not None:
-        return library
-    raise DeviceError(
-        "OpenMP's runtime libgomp.so.1 cannot be loaded; install it with your system's package "
-        "manager (libgomp1 on Debian and Ubuntu, libgomp on Fedora)"
-    )
-
-
-def _openmp(name: str | None) -> ctypes.CDLL | None:
-    if name is None:
-        return None
-    try:
-        library = ctypes.CDLL(name)
-        library.omp_set_num_threads.argtypes = [ctypes.c_int]
-        library.omp_get_max_threads.restype = ctypes.c_int
-    except (OSError, AttributeError) as error:
-        if is_shortage(error):
-            raise
-        return None
-    return library
+        unknown = native_extension().adopt_library(library._handle)
+    except OSError as error:
+        raise DeviceError(
+            f"oneDNN in {path!r} cannot be given our own threads ({error}): the system does not "
+            f"let this process write to that library's table of addresses; load on ONNXRUNTIME"
+        ) from error
+    if unknown is not None:
+        raise DeviceError(
+            f"{path!r} was not built by a compiler whose OpenMP calls we know ({unknown}); use the "
+            f"build in {WHEEL} (install it with {_INSTALL!r}), or one that gcc made"
+        )

@@ -22,7 +22,6 @@ class TracedEngine(Engine):
     def __init__(self, engine: Engine, trace: Trace) -> None:
         self.plain, self.trace = engine, trace
         self.path, self.library, self.version = engine.path, engine.library, engine.version
-        self.openmp = engine.openmp
         self._as_parameter_ = engine._as_parameter_
         self._made = trace.shared()
 

@@ -36,7 +36,6 @@ from ..compiler import Compiler
 from ..native.step_runner import StepRunner, step_runner
 from ..network_metrics import network_metrics
 from ..onednn.bindings import Engine
-from ..onednn.library import is_waiting_ours
 from ..onednn.post_ops import CPU_DOMAIN
 from ..plans.packed_weights import WeightStore
 from ..plans.plan import Plan
@@ -88,7 +87,7 @@ class PiecedNetwork(ExecutableNetwork):
         try:
             self.steps = self._compile(chosen, compiler_of)
             resizing = PlanResizing(self._resize_executor, self._weights_of)
-            is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key]) and is_waiting_ours()
+            is_adaptive = bool(config[CPU_ADAPTIVE_TEAMS.key])
             self._programs = LanePrograms(
                 step_runner(engine),
                 resizing.want if is_adaptive else None,

@@ -66,7 +66,7 @@ class PackedWeight:
         return self._origin() is source
 
     def pack(self, engine: Engine, reading: Reading | None = None) -> None:
-        """Reorder the constant, unless that was done; runs OpenMP on this thread.
+        """Reorder the constant, unless that was done; by this thread's team.
 
         ``reading`` has memory for constants that lie in their file, for one after the other. Raises
         ClosedError after ``free``.

@@ -122,7 +122,7 @@ class PlanTemplate:
     def plan_for(self, free: Sequence[int], plan_id: str = "") -> Plan | None:
         """Make the plan for these free lengths; None where it would have other steps.
 
-        The caller's thread has as many OpenMP threads as the plan. Blocks for some milliseconds.
+        The caller's thread has a team as large as the plan's. Blocks for some milliseconds.
         """
         plan = self._plan
         try:

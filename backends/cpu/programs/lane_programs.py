@@ -5,8 +5,8 @@ large as the largest of their plans needs. It is an attribute of the lane, held 
 goes with the last network that uses it. When it grows it moves, and programs that point into the
 old one are bound anew by their next run.
 
-A stream of several threads has a team, which may be smaller for a while (lane_team.py), or for
-single runs under a quota. Runs take the plan for its size then, once that has been made.
+Under a quota the team of a stream may be smaller for single runs (lane_team.py), which then take
+the plan for its size, once that has been made.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ....executors import Lane
 from ....runtime.plans.plan_cache import PLAN_COUNT
+from ..native.extension import start_team
 from ..native.step_runner import StepRunner
-from ..onednn.headroom import check_threads
 from ..plans.plan import Plan
 from .growing_arena import GrowingArena
 from .lane_team import LaneTeam
@@ -97,9 +97,7 @@ class LanePrograms:
             held = self._hold(lane)
         programs, arena, team = held.programs, held.arena, held.team
         if team is not None and plan.thread_count > 1:
-            size = team.size
-            if size > 1 and team.has_quota:
-                size = team.size_for(*_times_ns(programs, plan))
+            size = team.size_for(*_times_ns(programs, plan))
             if size < plan.thread_count:
                 plan = self._resized(plan, size)
         program = programs.get(plan)
@@ -107,7 +105,7 @@ class LanePrograms:
             if len(programs) > 1:
                 programs.move_to_end(plan)
             return program
-        check_threads(plan.thread_count)
+        start_team(plan.thread_count)
         plan.pack()
         is_stale = any(known.arena is not arena.memory for known in programs.values())
         if is_stale or plan.arena_bytes > arena.memory.nbytes:
@@ -132,8 +130,7 @@ class LanePrograms:
         return len(kept)
 
     def _hold(self, lane: Lane) -> _OfLane:
-        is_resizable = self._want_resized is not None and lane.thread_count > 1
-        team = LaneTeam.of_lane(lane) if is_resizable else None
+        team = None if self._want_resized is None else LaneTeam.of_lane(lane)
         with self._lock:
             held = self._lanes[lane] = _OfLane(_arena_of(lane), team)
         return held

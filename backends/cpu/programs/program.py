@@ -78,7 +78,7 @@ class Program:
         self.plan, self.arena = plan, arena
         self._team = team
         self.run_ns = 0
-        self._spent = None if team is None else np.zeros(2, np.int64)
+        self._spent = None if team is None else np.zeros(1, np.int64)
         self._runner = runner
         self._base = arena.ctypes.data
         ports = [*plan.inputs, *plan.outputs]
@@ -120,9 +120,9 @@ class Program:
         assert self._spent is not None
         self._spent.fill(0)
         self._run_parts(buffers, stop, times)
-        wall_ns, caller_ns = self._spent.tolist()
+        caller_ns = int(self._spent[0])
         self.run_ns += (caller_ns - self.run_ns) // RUN_WEIGHT if self.run_ns else caller_ns
-        team.ran(self._thread_count, wall_ns, caller_ns)
+        team.ran(self._thread_count, caller_ns)
 
     def _run_parts(self, buffers: tuple[Array, ...], stop: Stop, times: Array | None) -> None:
         if isinstance(self._parts[0], _Call):

@@ -16,9 +16,10 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.backends.cpu import plugin
+from aioinfer.backends.cpu.native import extension
 from aioinfer.backends.cpu.native import step_runner as native
+from aioinfer.backends.cpu.native.extension import INTERFACE, native_extension
 from aioinfer.backends.cpu.native.step_runner import (
-    INTERFACE,
     KIND_END,
     KIND_KERNEL,
     KIND_PARTS,
@@ -240,13 +241,13 @@ def test_an_index_out_of_range_names_the_step(by: StepRunner) -> None:
 
 
 def test_the_team_of_the_thread_is_as_before(by: StepRunner) -> None:
-    openmp = open_engine().openmp
+    engine = open_engine()
     seen: list[tuple[int, int]] = []
 
     def work() -> None:
-        before = openmp.omp_get_max_threads()
+        before = engine.thread_count
         by.run(table(0, *END), (), before + 5)
-        seen.append((before, openmp.omp_get_max_threads()))
+        seen.append((before, engine.thread_count))
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -495,20 +496,18 @@ def test_an_extension_that_is_older_than_its_sources_is_told_with_the_way_to_bui
 def test_an_extension_of_another_interface_is_refused_when_it_is_loaded(
     monkeypatch: pytest.MonkeyPatch, numbers: dict[str, int], found: int
 ) -> None:
-    calls: list[Any] = []
-    stale = SimpleNamespace(configure=lambda *given: calls.append(given), kernels=(), **numbers)
-    monkeypatch.setattr(native.importlib, "import_module", lambda *names: stale)
+    stale = SimpleNamespace(kernels=(), **numbers)
+    monkeypatch.setattr(extension.importlib, "import_module", lambda *names: stale)
     message = rf"interface {found}, wanted {INTERFACE}\); run `pip install -e \.` again"
     with pytest.raises(DeviceError, match=message):
-        step_runner.__wrapped__(open_engine())
-    assert calls == []
+        native_extension.__wrapped__()
 
 
 def test_an_extension_whose_functions_take_something_else_is_refused_by_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    old = SimpleNamespace(configure=lambda one: None, run=None, kernels=(), interface=INTERFACE)
-    monkeypatch.setattr(native.importlib, "import_module", lambda *names: old)
+    old = SimpleNamespace(configure=lambda one: None, run=None, kernels=())
+    monkeypatch.setattr(native, "native_extension", lambda: old)
     with pytest.raises(DeviceError, match=r"CPU cannot be used .*: the native extension"):
         step_runner.__wrapped__(open_engine())
 
@@ -525,7 +524,8 @@ def test_without_the_extension_the_device_says_why_it_is_not_there(
 
     monkeypatch.setattr(native, "step_runner", step_runner.__wrapped__)
     monkeypatch.setattr(plugin, "step_runner", step_runner.__wrapped__)
-    monkeypatch.setattr(native.importlib, "import_module", without)
+    monkeypatch.setattr(native, "native_extension", native_extension.__wrapped__)
+    monkeypatch.setattr(extension.importlib, "import_module", without)
     with Core() as core:
         with pytest.raises(DeviceError, match=r"without its native extension .*'_steps'.*compiler"):
             core.resolve_device("CPU")

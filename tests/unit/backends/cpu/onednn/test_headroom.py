@@ -5,17 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
-import threading
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-
-import aioinfer
-from aioinfer.backends.cpu.onednn import headroom
-from aioinfer.errors import DeviceError
 
 WIDTH = 512
 CHANCE = np.random.default_rng(0)
@@ -102,75 +97,3 @@ def test_a_process_short_of_memory_gets_errors_and_no_signal(device: str, tmp_pa
     )
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert ended.stdout.strip() == "['done', 'refused']"
-
-
-def test_a_team_that_cannot_be_had_is_an_error_and_is_tried_again(
-    core: aioinfer.Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    core.set_config("CPU", {"INFERENCE_NUM_THREADS": 2})
-    inputs = {
-        "x": np.ones((64, WIDTH), np.float32),
-        "image": np.ones((1, 16, 64, 64), np.float32),
-    }
-    start = threading.Thread.start
-
-    def scarce(thread: threading.Thread) -> None:
-        if thread.name.startswith("aioinfer.try"):
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    with core.load_network(save(tmp_path / "open.onnx", "n"), "CPU") as network:
-        request = network.create_infer_request()
-        with monkeypatch.context() as scarcity:
-            scarcity.setattr(threading.Thread, "start", scarce)
-            with pytest.raises(DeviceError, match="no thread or process can be started"):
-                request.infer_sync(inputs)
-        assert request.infer_sync(inputs)["y"].shape == (64, WIDTH)
-
-
-def test_threads_are_tried_all_at_once_and_only_before_a_larger_team(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    alive: list[int] = []
-    start = threading.Thread.start
-
-    def counted(thread: threading.Thread) -> None:
-        start(thread)
-        if thread.name.startswith("aioinfer.try"):
-            alive.append(threading.active_count() - before)
-
-    monkeypatch.setattr(threading.Thread, "start", counted)
-    monkeypatch.setattr(headroom._thread, "most", 1)
-    before = threading.active_count()
-    headroom.check_threads(1)
-    headroom.check_threads(3)
-    headroom.check_threads(2)
-    headroom.check_threads(3)
-    assert alive == [1, 2]
-    assert threading.active_count() == before
-    headroom.check_threads(4)
-    assert alive == [1, 2, 1, 2, 3]
-
-
-def test_threads_that_cannot_be_started_are_an_error_and_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    start = threading.Thread.start
-    left = 1
-
-    def scarce(thread: threading.Thread) -> None:
-        nonlocal left
-        if not left:
-            raise RuntimeError("can't start new thread")
-        left -= 1
-        start(thread)
-
-    monkeypatch.setattr(headroom._thread, "most", 1)
-    before = threading.active_count()
-    with monkeypatch.context() as scarcity:
-        scarcity.setattr(threading.Thread, "start", scarce)
-        with pytest.raises(DeviceError, match="no thread or process can be started"):
-            headroom.check_threads(3)
-    assert threading.active_count() == before
-    headroom.check_threads(3)
-    assert headroom._thread.most == 3

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import ctypes.util
+import errno
 import importlib.metadata
-import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,12 +19,11 @@ from aioinfer.backends.cpu.onednn import library
 from aioinfer.backends.cpu.onednn.library import (
     LIBRARY_VARIABLE,
     SYSTEM_NAME,
+    adopt_threads,
     find_library,
     open_library,
-    open_openmp,
 )
 from aioinfer.errors import DeviceError
-from unit.backends.cpu.comparing import missing_reason
 
 pytestmark = pytest.mark.needs_no_library
 
@@ -157,17 +156,28 @@ def refuse(name: str) -> Any:
     raise OSError(f"{name}: cannot open shared object file")
 
 
-@pytest.mark.parametrize("open_", [refuse, lambda name: SimpleNamespace()])
-def test_without_openmp_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, open_: Callable[[str], Any]
+def test_a_library_whose_openmp_calls_are_not_known_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", open_)
-    with pytest.raises(DeviceError) as refused:
-        open_openmp.__wrapped__()
-    assert str(refused.value) == (
-        "OpenMP's runtime libgomp.so.1 cannot be loaded; install it with your system's package "
-        "manager (libgomp1 on Debian and Ubuntu, libgomp on Fedora)"
-    )
+    other = SimpleNamespace(adopt_library=lambda handle: "__kmpc_fork_call")
+    monkeypatch.setattr(library, "native_extension", lambda: other)
+    with pytest.raises(DeviceError, match=r"'intel.so' .*\(__kmpc_fork_call\); use the build in"):
+        adopt_threads(cast(Any, SimpleNamespace(_handle=1)), "intel.so")
+
+
+def test_a_library_that_may_not_be_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(handle: int) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(library, "native_extension", lambda: SimpleNamespace(adopt_library=refuse))
+    with pytest.raises(DeviceError, match=r"'sealed.so' cannot be given our own threads .*denied"):
+        adopt_threads(cast(Any, SimpleNamespace(_handle=1)), "sealed.so")
+
+
+def test_a_library_without_openmp_is_left_alone() -> None:
+    path = ctypes.util.find_library("m")
+    with pytest.raises(DeviceError, match="no call of OpenMP"):
+        adopt_threads(ctypes.CDLL(path), str(path))
 
 
 WITHOUT_CPU = """
@@ -205,38 +215,3 @@ def test_without_a_library_the_package_works_on_reference(tmp_path: Path) -> Non
     assert devices == "[]"
     assert reason.startswith(f"device CPU cannot start: oneDNN cannot be loaded ({bogus}: ")
     assert answer == "[-1.0, -1.0]"
-
-
-OPENS = """
-import os
-import aioinfer
-with aioinfer.Core() as core:
-    assert "CPU" in core.available_devices
-print("left:", os.environ.get("GOMP_SPINCOUNT"))
-"""
-
-
-@pytest.mark.exhaustive
-@pytest.mark.skipif(missing_reason() is not None, reason="there is no CPU device here")
-@pytest.mark.parametrize(
-    ("given", "shown", "left"),
-    [
-        ({}, str(library._SPIN_COUNT), "None"),
-        ({"GOMP_SPINCOUNT": "77"}, "77", "77"),
-        ({"OMP_WAIT_POLICY": "PASSIVE"}, "0", "None"),
-    ],
-)
-def test_teams_wait_briefly_unless_the_environment_says_how_long(
-    given: dict[str, str], shown: str, left: str
-) -> None:
-    plain = {key: value for key, value in os.environ.items() if "OMP_" not in key}
-    ended = subprocess.run(
-        [sys.executable, "-c", OPENS],
-        env={**plain, **given, "OMP_DISPLAY_ENV": "verbose"},
-        capture_output=True,
-        text=True,
-        timeout=170,
-        check=True,
-    )
-    assert f"GOMP_SPINCOUNT = '{shown}'" in ended.stderr
-    assert f"left: {left}" in ended.stdout

@@ -1,4 +1,4 @@
-"""Teams of streams: smaller while others need the CPUs, and whole again when they are free."""
+"""Teams of streams under a quota: smaller for runs that it would not last for."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from aioinfer.backends.cpu.programs import lane_programs, lane_team
 from aioinfer.backends.cpu.programs.lane_programs import LanePrograms
 from aioinfer.backends.cpu.programs.lane_team import READ_NS, LaneTeam
 from aioinfer.backends.cpu.programs.resized_plan import resized_plan
-from aioinfer.errors import DeviceError
-from aioinfer.executors import NOW, CpuAllowance, Lane, QuotaReading
+from aioinfer.executors import NOW, Lane, QuotaReading
 from unit.backends.cpu.comparing import model_of
 from unit.backends.cpu.compiled_plans import compiler_of
 
@@ -32,18 +31,10 @@ X = np.random.default_rng(2).standard_normal((WIDTH, WIDTH)).astype(np.float32)
 
 
 class Machine:
-    """What the system says, and what time it is."""
+    """What time it is."""
 
     def __init__(self) -> None:
         self.now_ns = 0
-        self.idle: float | None = 0.0
-        self.quota: float | None = None
-
-    def idle_cpus(self) -> float | None:
-        return self.idle
-
-    def restart(self) -> None:
-        pass
 
 
 class Meter:
@@ -70,9 +61,10 @@ def metered(
     monkeypatch: pytest.MonkeyPatch, machine: Machine, quota: float, threads: int = 2
 ) -> tuple[LaneTeam, Meter]:
     meter = Meter(machine, quota)
-    machine.quota = quota
     monkeypatch.setattr(lane_team.QuotaMeter, "open", lambda: meter)
-    return LaneTeam(Lane("cpu", 0, threads)), meter
+    team = LaneTeam.of_lane(Lane("cpu", 0, threads))
+    assert team is not None
+    return team, meter
 
 
 def run_by_quota(team: LaneTeam, machine: Machine, meter: Meter) -> int:
@@ -81,73 +73,27 @@ def run_by_quota(team: LaneTeam, machine: Machine, meter: Meter) -> int:
     wall_ns = (5 if size > 1 else 8) * MS
     machine.now_ns += wall_ns
     meter.used_ns += size * wall_ns
-    team.ran(size, wall_ns, wall_ns)
+    team.ran(size, wall_ns)
     return size
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
-    monkeypatch.setattr(lane_team, "CpuLoad", lambda: made)
-    monkeypatch.setattr(lane_team, "allowed_cpus", lambda: CpuAllowance((0, 1), made.quota))
     monkeypatch.setattr(lane_team, "time", SimpleNamespace(monotonic_ns=lambda: made.now_ns))
     return made
-
-
-def run(team: LaneTeam, machine: Machine, *, is_held_up: bool = False) -> None:
-    machine.now_ns += 10 * MS
-    team.ran(team.size, 10 * MS, 2 * MS if is_held_up else 10 * MS)
-
-
-def held_up(team: LaneTeam, machine: Machine) -> None:
-    size = team.size
-    while team.size == size:
-        run(team, machine, is_held_up=True)
-
-
-def test_it_shrinks_when_held_up_and_grows_when_cpus_are_free(machine: Machine) -> None:
-    team = LaneTeam(Lane("cpu", 0, 2))
-    held_up(team, machine)
-    assert team.size == 1
-    for _ in range(100):
-        run(team, machine)
-    assert team.size == 1
-    machine.idle = 1.0  # beside the one that this stream computes on
-    for _ in range(20):
-        run(team, machine)
-    assert team.size == 2
-
-
-def test_its_own_cpu_does_not_count_while_it_has_nothing_to_do(machine: Machine) -> None:
-    team = LaneTeam(Lane("cpu", 0, 2))
-    held_up(team, machine)
-    machine.idle = 1.0
-    machine.now_ns += 5000 * MS  # and somebody has used the other CPU all the time
-    team.ran(1, 10 * MS, 10 * MS)
-    assert team.size == 1
-
-
-def test_a_quota_bounds_what_it_grows_into(machine: Machine) -> None:
-    team = LaneTeam(Lane("cpu", 0, 2))
-    held_up(team, machine)
-    machine.idle, machine.quota = 1.0, 1.5
-    for _ in range(100):
-        run(team, machine)
-    assert team.size == 1
 
 
 def test_a_team_computes_while_the_quota_lasts(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     team, meter = metered(monkeypatch, machine, 1.5)
-    assert team.has_quota
     for _ in range(100):
         run_by_quota(team, machine, meter)
     began_ns, used_ns = machine.now_ns, meter.used_ns
     sizes = [run_by_quota(team, machine, meter) for _ in range(200)]
     assert set(sizes) == {1, 2}
     assert team.size_now == sizes[-1]
-    assert team.size == 2
     assert 1.35 < (meter.used_ns - used_ns) / (machine.now_ns - began_ns) <= 1.5
 
 
@@ -158,42 +104,8 @@ def test_short_runs_seldom_read_the_account(
     for _ in range(1000):
         team.size_for(10_000, 10_000)
         machine.now_ns += 10_000
-        team.ran(2, 10_000, 10_000)
+        team.ran(2, 10_000)
     assert meter.read_count <= 1 + 1000 * 10_000 // READ_NS
-
-
-def test_who_stands_still_by_the_quota_is_not_held_up_by_neighbours(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    team, meter = metered(monkeypatch, machine, 1.5)
-    for _ in range(20):
-        meter.throttled_ns += 8 * MS
-        run(team, machine, is_held_up=True)
-    assert team.size == 2
-    held_up(team, machine)  # though the group has its time
-    assert team.size_for(5 * MS, 8 * MS) == 1
-
-
-def test_neighbours_are_noticed_by_a_team_that_the_quota_makes_smaller(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    team, _ = metered(monkeypatch, machine, 2.5, threads=3)
-    assert team.size_for(0, 0) == 2
-    for _ in range(2):
-        machine.now_ns += 10 * MS
-        team.ran(2, 10 * MS, 2 * MS)
-    assert team.size == 1
-
-
-def test_with_an_account_it_grows_into_a_part_of_a_cpu(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    team, _ = metered(monkeypatch, machine, 1.5)
-    held_up(team, machine)
-    machine.idle = 1.0
-    for _ in range(100):
-        run(team, machine)
-    assert team.size == 2
 
 
 def test_an_account_that_was_never_read_leaves_one_thread(
@@ -204,43 +116,30 @@ def test_an_account_that_was_never_read_leaves_one_thread(
     assert {run_by_quota(team, machine, meter) for _ in range(50)} == {1}
 
 
-def test_where_the_system_tells_nothing_it_tries(machine: Machine) -> None:
-    team = LaneTeam(Lane("cpu", 0, 2))
-    held_up(team, machine)
-    machine.idle = None
-    for _ in range(20):
-        run(team, machine)
-    assert team.size == 2
-
-
-def test_it_stays_small_while_no_threads_can_be_started(
+def test_a_stream_has_one_team_and_it_goes_with_its_networks(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_count: int) -> None:
-        raise DeviceError("no more threads")
-
-    team = LaneTeam(Lane("cpu", 0, 2))
-    held_up(team, machine)
-    machine.idle = 1.0
-    with monkeypatch.context() as patch:
-        patch.setattr(lane_team, "check_threads", refuse)
-        for _ in range(50):
-            run(team, machine)
-        assert team.size == 1
-    for _ in range(20):
-        run(team, machine)
-    assert team.size == 2
-
-
-def test_a_stream_has_one_team_and_it_goes_with_its_networks() -> None:
+    meter = Meter(machine, 1.5)
+    monkeypatch.setattr(lane_team.QuotaMeter, "open", lambda: meter)
     lane = Lane("cpu", 0, 2)
     team = LaneTeam.of_lane(lane)
+    assert team is not None
     assert LaneTeam.of_lane(lane) is team
     alive = weakref.ref(team)
     del team
     gc.collect()
     assert alive() is None
-    assert LaneTeam.of_lane(lane).size == 2
+    assert LaneTeam.of_lane(lane) is not None
+
+
+def test_without_a_quota_or_a_second_thread_there_is_nothing_to_choose(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter = Meter(machine, 1.5)
+    monkeypatch.setattr(lane_team.QuotaMeter, "open", lambda: meter)
+    assert LaneTeam.of_lane(Lane("cpu", 0, 1)) is None
+    monkeypatch.setattr(lane_team.QuotaMeter, "open", lambda: None)
+    assert LaneTeam.of_lane(Lane("cpu", 0, 2)) is None
 
 
 def bound(core: Core) -> tuple[Any, LanePrograms, list[tuple[Any, int]]]:
@@ -261,25 +160,6 @@ def compute(program: Any) -> np.ndarray:
     output = np.empty_like(X)
     program.run((X, output))
     return output
-
-
-def test_runs_take_the_plan_for_the_size_of_the_team(core: Core, machine: Machine) -> None:
-    plan, programs, asked = bound(core)
-    lane = Lane("cpu", 0, 2)
-    whole = programs.program(plan, lane)
-    answer = compute(whole)
-    team = LaneTeam.of_lane(lane)
-    held_up(team, machine)
-    small = programs.program(plan, lane)
-    assert small.plan.thread_count == 1
-    assert asked == [(plan, 1)]
-    np.testing.assert_allclose(compute(small), answer, rtol=1e-5)
-    assert programs.team_sizes == {"cpu": 1}
-    machine.idle = 2.0
-    while team.size == 1:
-        run(team, machine)
-    assert programs.program(plan, lane) is whole
-    assert asked == [(plan, 1)]
 
 
 def test_under_a_quota_runs_take_the_plan_for_what_it_allows(
@@ -331,7 +211,9 @@ def test_a_team_that_had_a_bad_day_is_tried_again(
     assert seen[-1] == (pytest.approx(40 * MS, rel=0.05), 80 * MS)  # nor twice as quick
 
 
-def test_while_the_smaller_plan_is_made_runs_go_on(core: Core, machine: Machine) -> None:
+def test_while_the_smaller_plan_is_made_runs_go_on(
+    core: Core, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan, _, _ = bound(core)
     asked = []
 
@@ -339,27 +221,33 @@ def test_while_the_smaller_plan_is_made_runs_go_on(core: Core, machine: Machine)
         asked.append(thread_count)
         plan.resized[thread_count] = None
 
+    team, _ = metered(monkeypatch, machine, 1.5)
+    monkeypatch.setattr(LaneTeam, "size_for", lambda *facts: 2)
     programs, lane = LanePrograms(step_runner(open_engine()), want), Lane("cpu", 0, 2)
+    lane.local[LaneTeam] = weakref.ref(team)
     whole = programs.program(plan, lane)
-    held_up(LaneTeam.of_lane(lane), machine)
+    monkeypatch.setattr(LaneTeam, "size_for", lambda *facts: 1)
     assert programs.program(plan, lane) is whole
     assert programs.program(plan, lane) is whole
     assert asked == [1]
 
 
-def test_runs_of_a_team_are_measured(core: Core) -> None:
+def test_runs_under_a_quota_are_measured(
+    core: Core, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan, programs, _ = bound(core)
     lane = Lane("cpu", 0, 2)
     seen = []
-    team = LaneTeam.of_lane(lane)
+    team, _ = metered(monkeypatch, machine, 1.5)
+    lane.local[LaneTeam] = weakref.ref(team)
+    monkeypatch.setattr(LaneTeam, "size_for", lambda *facts: 2)
     program = programs.program(plan, lane)
     program._team = SimpleNamespace(ran=lambda *facts: seen.append(facts))  # type: ignore[assignment]
     began = time.perf_counter_ns()
     compute(program)
-    ((size, wall_ns, caller_ns),) = seen
-    assert size == team.size == 2
-    assert 0 < wall_ns <= time.perf_counter_ns() - began
-    assert 0 < caller_ns <= wall_ns + 10 * MS  # the clocks tick differently
+    ((size, caller_ns),) = seen
+    assert size == 2
+    assert 0 < caller_ns <= time.perf_counter_ns() - began + 10 * MS  # the clocks tick differently
 
 
 def test_streams_of_one_thread_and_small_plans_are_not_measured(core: Core) -> None:
@@ -374,40 +262,27 @@ def test_streams_of_one_thread_and_small_plans_are_not_measured(core: Core) -> N
 MODEL = [helper.make_node("MatMul", ["x", "w"], ["y"])]
 
 
-def test_where_the_environment_says_how_threads_wait_teams_keep_their_size(
-    core: Core, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-    model = model_of(MODEL, {"x": X}, constants={"w": WEIGHTS})
-    with core.load_network(model, "CPU", {"INFERENCE_NUM_THREADS": 2}) as network:
-        network.create_infer_request().infer_sync(X)
-        lanes: list[Lane] = []
-        network._streams.run_and_wait([lambda lane: (lanes.append(lane), NOW)[1]])
-        assert LaneTeam not in lanes[0].local
-
-
 @pytest.mark.parametrize("is_adaptive", [True, False])
 def test_a_network_shrinks_its_team_if_it_may(
-    core: Core, machine: Machine, is_adaptive: bool
+    core: Core, machine: Machine, monkeypatch: pytest.MonkeyPatch, is_adaptive: bool
 ) -> None:
     config = {"CPU_ADAPTIVE_TEAMS": is_adaptive, "INFERENCE_NUM_THREADS": 2}
     model = model_of(MODEL, {"x": X}, constants={"w": WEIGHTS})
+    meter = Meter(machine, 1.5)
+    monkeypatch.setattr(lane_team.QuotaMeter, "open", lambda: meter)
+    size = 2
+    monkeypatch.setattr(lane_team.QuotaBudget, "size", lambda *facts: size)
     with core.load_network(model, "CPU", config) as network:
         request = network.create_infer_request()
         answer = request.infer_sync(X)["y"]
-        lanes: list[Lane] = []
-        network._streams.run_and_wait([lambda lane: (lanes.append(lane), NOW)[1]])
         (name,) = network.get_metric("TEAM_SIZES")
         assert network.get_metric("TEAM_SIZES") == {name: 2}
-        known = lanes[0].local.get(LaneTeam)
-        assert (known is not None) is is_adaptive
-        if known is not None:
-            held_up(known(), machine)
-            request.infer_sync(X)  # has the smaller plan made
-            network._resize_executor.run_and_wait([lambda lane: NOW])
-            np.testing.assert_allclose(request.infer_sync(X)["y"], answer, rtol=1e-4, atol=1e-4)
-            assert network.get_metric("TEAM_SIZES") == {name: 1}
-            assert network.only_plan.resized[1].thread_count == 1
+        size = 1
+        request.infer_sync(X)  # has the smaller plan made
+        network._resize_executor.run_and_wait([lambda lane: NOW])
+        np.testing.assert_allclose(request.infer_sync(X)["y"], answer, rtol=1e-4, atol=1e-4)
+        assert network.get_metric("TEAM_SIZES") == {name: 1 if is_adaptive else 2}
+        assert (1 in network.only_plan.resized) is is_adaptive
 
 
 def test_results_of_teams_of_a_fixed_size_are_the_same_bits(core: Core) -> None:
@@ -417,19 +292,6 @@ def test_results_of_teams_of_a_fixed_size_are_the_same_bits(core: Core) -> None:
         request = network.create_infer_request()
         first = request.infer_sync(X)["y"]
         assert all(np.array_equal(first, request.infer_sync(X)["y"]) for _ in range(20))
-
-
-def test_a_team_that_neighbours_made_smaller_grows_beside_a_quota_that_is_spent(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    team, meter = metered(monkeypatch, machine, 2.0)
-    held_up(team, machine)
-    assert team.size == 1
-    machine.idle = 1.0
-    for _ in range(100):
-        meter.throttled_ns += MS
-        run(team, machine)
-    assert team.size == 2
 
 
 @pytest.mark.parametrize("error", [OSError, MemoryError])

@@ -1,0 +1,359 @@
+/* Theory of operation. A region is a number of parts, and whoever is there claims the next: the caller
+ * computes part 0 first, then all that nobody has begun, then waits for those that a helper has begun. A helper
+ * whose CPU is taken by somebody else is not waited for, unless it lost the CPU amid a part.
+ * So a region takes as long as by one thread at worst, and a part of a time slice.
+ *
+ * Helpers belong to one calling thread, look out for its next region for a while, and then sleep. What
+ * they claim by is one word: the region's number, its parts, and the next one. A helper that comes late,
+ * even for a region that is over, claims nothing by what it read before. The caller goes on once as many
+ * parts have ended as it did not compute itself, so function and data stand still as long as a part runs.
+ *
+ * Source of the futex calls: futex(2).
+ */
+#define _GNU_SOURCE
+#include "team.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_PARTS 1024
+#define LOOKS_PER_READING 64
+/* How long a thread looks out for others before it sleeps: about as long as waking it takes. Others that
+ * want its CPU meanwhile get it no later than that. */
+#define LOOK_OUT_NS 100000
+
+#define LINE 64 /* bytes that processors hand to each other */
+
+struct team {
+    _Alignas(LINE) _Atomic uint64_t claims; /* region << 32 | parts << 16 | next part */
+    _Alignas(LINE) atomic_uint region;      /* the latest; helpers sleep on it */
+    atomic_int sleepers;
+    _Alignas(LINE) atomic_uint ended; /* parts that helpers have computed; the caller sleeps on it */
+    atomic_int is_caller_asleep;
+    _Alignas(LINE) atomic_uint arrived; /* at the barrier */
+    atomic_uint barrier;                /* how many were passed; parts sleep on it */
+    atomic_int barrier_sleepers;
+    team_function function;
+    void *data;
+    int helper_count;
+    atomic_int users; /* threads that know this memory, of which the last frees it */
+    atomic_int is_over;
+};
+
+/* What this thread computes now. */
+struct place {
+    struct team *team; /* NULL where nobody helps */
+    int part, count;   /* count is 0 in no region */
+};
+
+static __thread struct place here;
+static __thread team_function region_function;
+static __thread void *region_data;
+static __thread int inner_regions; /* begun inside of a region */
+static __thread int thread_count;  /* 0 until it is asked for or set */
+static __thread struct team *own_team;
+static pthread_key_t end_of_thread;
+static pthread_once_t is_prepared = PTHREAD_ONCE_INIT;
+
+static long futex(void *word, int operation, unsigned value)
+{
+    return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static inline void rest(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static uint64_t claims_of(unsigned region, int count, int next)
+{
+    return (uint64_t)region << 32 | (uint64_t)count << 16 | (uint64_t)next;
+}
+
+/* Claim the next part of a region; -1 if all are begun, or it is over. */
+static int claim(struct team *team, unsigned region)
+{
+    uint64_t seen = atomic_load(&team->claims);
+    while (seen >> 32 == region && (seen & 0xffff) < (seen >> 16 & 0xffff))
+        if (atomic_compare_exchange_weak(&team->claims, &seen, seen + 1))
+            return (int)(seen & 0xffff);
+    return -1;
+}
+
+/* Look out until a word is another than `seen`, or for as long as it is worth; what it is then. */
+static unsigned look_out(atomic_uint *word, unsigned seen)
+{
+    const int64_t until_ns = now_ns() + LOOK_OUT_NS;
+    unsigned found = seen;
+    for (int look = 1; (found = atomic_load_explicit(word, memory_order_acquire)) == seen; look++) {
+        rest();
+        if (look % LOOKS_PER_READING == 0 && now_ns() > until_ns)
+            break;
+    }
+    return found;
+}
+
+static unsigned next_region(struct team *team, unsigned seen)
+{
+    unsigned found = look_out(&team->region, seen);
+    while (found == seen) {
+        atomic_fetch_add(&team->sleepers, 1);
+        if (futex(&team->region, FUTEX_WAIT, seen) != 0)
+            atomic_fetch_sub(&team->sleepers, 1); /* who wakes it does so otherwise */
+        found = atomic_load(&team->region);
+    }
+    return found;
+}
+
+static void wake_helpers(struct team *team, int count)
+{
+    if (atomic_load(&team->sleepers) == 0)
+        return;
+    const long woken = futex(&team->region, FUTEX_WAKE, (unsigned)count);
+    if (woken > 0)
+        atomic_fetch_sub(&team->sleepers, (int)woken);
+}
+
+static void let_go(struct team *team)
+{
+    if (atomic_fetch_sub(&team->users, 1) == 1)
+        free(team);
+}
+
+static void *help(void *shared)
+{
+    struct team *team = shared;
+    unsigned region = 0;
+
+    pthread_setname_np(pthread_self(), "aioinfer.team");
+    for (;;) {
+        region = next_region(team, region);
+        if (atomic_load(&team->is_over))
+            break;
+        for (int part; (part = claim(team, region)) >= 0;) {
+            const int count = (int)(atomic_load(&team->claims) >> 16 & 0xffff);
+            here = (struct place){team, part, count};
+            team->function(team->data);
+            here = (struct place){NULL, 0, 0};
+            atomic_fetch_add(&team->ended, 1);
+            if (atomic_load(&team->is_caller_asleep))
+                futex(&team->ended, FUTEX_WAKE, 1);
+        }
+    }
+    let_go(team);
+    return NULL;
+}
+
+static void dismiss(void *team_object)
+{
+    struct team *team = team_object;
+    atomic_store(&team->is_over, 1);
+    atomic_fetch_add(&team->region, 1);
+    futex(&team->region, FUTEX_WAKE, INT_MAX);
+    let_go(team);
+}
+
+/* A child has none of its parent's helpers. */
+static void forget(void)
+{
+    own_team = NULL;
+    here = (struct place){NULL, 0, 0};
+    pthread_setspecific(end_of_thread, NULL);
+}
+
+static void prepare(void)
+{
+    pthread_key_create(&end_of_thread, dismiss);
+    pthread_atfork(NULL, NULL, forget);
+}
+
+static struct team *team_of_thread(void)
+{
+    if (own_team != NULL)
+        return own_team;
+    pthread_once(&is_prepared, prepare);
+    struct team *team = aligned_alloc(LINE, sizeof *team);
+    if (team == NULL)
+        return NULL;
+    *team = (struct team){.users = 1};
+    if (pthread_setspecific(end_of_thread, team) != 0) {
+        free(team);
+        return NULL;
+    }
+    return own_team = team;
+}
+
+/* Signals are for the threads that Python knows. */
+static int start_helper(struct team *team)
+{
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    pthread_t helper;
+    int status = pthread_attr_init(&attributes);
+
+    if (status != 0)
+        return status;
+    sigfillset(&all);
+    status = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (status == 0)
+        status = pthread_sigmask(SIG_SETMASK, &all, &before);
+    if (status == 0) {
+        atomic_fetch_add(&team->users, 1);
+        status = pthread_create(&helper, &attributes, help, team);
+        if (status != 0)
+            atomic_fetch_sub(&team->users, 1);
+        pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    pthread_attr_destroy(&attributes);
+    return status;
+}
+
+int team_start(int count)
+{
+    if (count <= 1)
+        return 0;
+    if (count > MOST_PARTS)
+        count = MOST_PARTS;
+    struct team *team = team_of_thread();
+    if (team == NULL)
+        return ENOMEM;
+    for (; team->helper_count < count - 1; team->helper_count++) {
+        const int status = start_helper(team);
+        if (status != 0)
+            return status;
+    }
+    return 0;
+}
+
+int team_threads(void)
+{
+    cpu_set_t allowed;
+    if (thread_count == 0)
+        thread_count = sched_getaffinity(0, sizeof allowed, &allowed) == 0
+                           ? CPU_COUNT(&allowed)
+                           : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return thread_count;
+}
+
+void team_set_threads(int count)
+{
+    thread_count = count < 1 ? 1 : count > MOST_PARTS ? MOST_PARTS : count;
+}
+
+int team_part(void)
+{
+    return inner_regions > 0 ? 0 : here.part;
+}
+
+int team_part_count(void)
+{
+    return inner_regions > 0 || here.count == 0 ? 1 : here.count;
+}
+
+void team_begin(team_function function, void *data, int count)
+{
+    if (here.count > 0) {
+        inner_regions++;
+        return;
+    }
+    count = count < 1 ? team_threads() : count > MOST_PARTS ? MOST_PARTS : count;
+    if (count > 1)
+        team_start(count); /* parts that lack a helper are the caller's */
+    struct team *team = count > 1 ? own_team : NULL;
+    here = (struct place){team, 0, count};
+    region_function = function;
+    region_data = data;
+    if (team == NULL)
+        return;
+    team->function = function;
+    team->data = data;
+    atomic_store(&team->ended, 0);
+    const unsigned region = atomic_load(&team->region) + 1;
+    atomic_store(&team->claims, claims_of(region, count, 1));
+    atomic_store(&team->region, region);
+    wake_helpers(team, count - 1);
+}
+
+/* Wait until helpers have computed that many parts. */
+static void wait_for_helpers(struct team *team, unsigned count)
+{
+    unsigned ended = atomic_load(&team->ended);
+    while (ended < count) {
+        const unsigned found = look_out(&team->ended, ended);
+        if (found == ended) {
+            atomic_store(&team->is_caller_asleep, 1);
+            if (atomic_load(&team->ended) == ended)
+                futex(&team->ended, FUTEX_WAIT, ended);
+            atomic_store(&team->is_caller_asleep, 0);
+        }
+        ended = atomic_load(&team->ended);
+    }
+}
+
+void team_end(void)
+{
+    if (inner_regions > 0) {
+        inner_regions--;
+        return;
+    }
+    struct team *team = here.team;
+    if (team == NULL) {
+        while (++here.part < here.count)
+            region_function(region_data);
+    } else {
+        const unsigned region = atomic_load(&team->region);
+        unsigned own = 1;
+        for (int part; (part = claim(team, region)) >= 0; own++) {
+            here.part = part;
+            region_function(region_data);
+        }
+        wait_for_helpers(team, (unsigned)here.count - own);
+    }
+    here = (struct place){NULL, 0, 0};
+}
+
+void team_barrier(void)
+{
+    if (inner_regions > 0 || here.count <= 1)
+        return;
+    struct team *team = here.team;
+    if (team == NULL)
+        abort(); /* no memory for a team: the other parts can never come */
+    while (here.part == 0 && team_start(here.count) != 0)
+        sched_yield(); /* parts that wait for each other need a thread each */
+    const unsigned passed = atomic_load(&team->barrier);
+    if (atomic_fetch_add(&team->arrived, 1) + 1 == (unsigned)here.count) {
+        atomic_store(&team->arrived, 0);
+        atomic_fetch_add(&team->barrier, 1);
+        if (atomic_load(&team->barrier_sleepers) > 0)
+            futex(&team->barrier, FUTEX_WAKE, INT_MAX);
+        return;
+    }
+    while (look_out(&team->barrier, passed) == passed) {
+        atomic_fetch_add(&team->barrier_sleepers, 1);
+        if (atomic_load(&team->barrier) == passed)
+            futex(&team->barrier, FUTEX_WAIT, passed);
+        atomic_fetch_sub(&team->barrier_sleepers, 1);
+    }
+}
