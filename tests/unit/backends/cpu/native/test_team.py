@@ -63,14 +63,7 @@ def test_without_memory_for_threads_regions_go_on(check: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (300 << 20, 300 << 20))
 
-    ended = subprocess.run(
-        [check, "scarce"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        preexec_fn=limit,
-    )
+    ended = run(check, "scarce", preexec_fn=limit)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
