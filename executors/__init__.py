@@ -19,6 +19,7 @@ from .base import (
     run_here,
     tell_owner,
 )
+from .collection_pause import full_collections_paused
 from .cpu_allowance import (
     CpuAllowance,
     QuotaGroup,
@@ -84,6 +85,7 @@ __all__ = [
     "as_shortage",
     "check_files",
     "find_shortage",
+    "full_collections_paused",
     "hand_over",
     "hop",
     "is_own_thread",

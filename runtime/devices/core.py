@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...errors import GraphError, NotSupportedError, PropertyError
-from ...executors import ExecutorManager
+from ...executors import ExecutorManager, full_collections_paused
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
 from ..blobs.reader import Blob, BlobSource
@@ -19,7 +19,6 @@ from ..network.user_functions import Postprocess, Preprocess
 from ..passes import SupportMap
 from ..properties.properties import Configuration, property_keys
 from ..tracing.statistics import CoreStatistics
-from .collection_pause import full_collections_paused
 from .device_lookup import DeviceLookup
 from .extension import Extension, TypeRuleOf
 from .loading import loading, made_on_thread

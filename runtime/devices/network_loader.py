@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 from ...errors import NotSupportedError, PropertyError, placed
-from ...executors import allowance_kept
+from ...executors import allowance_kept, full_collections_paused
 from ..blobs.network_record import NetworkRecord, read_network_record
 from ..blobs.reader import Blob, BlobSource
 from ..graph import Model
@@ -23,7 +23,6 @@ from ..network.states.state_pairs import find_pairs
 from ..network.user_functions import Postprocess, Preprocess, UserFunctions
 from ..properties.properties import CACHE_DIR, ENABLE_MMAP, INPUT_SHAPES, Configuration
 from ..type_inference import has_static_types
-from .collection_pause import full_collections_paused
 from .device_lookup import DeviceLookup
 from .importing import (
     FileStatus,

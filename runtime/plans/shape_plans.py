@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ...errors import AioInferError, PropertyError, TensorError
-from ...executors import TaskExecutor
+from ...executors import TaskExecutor, full_collections_paused
 from ..graph import Model, TensorType, is_static, shape_text
 from ..graph.node_failure import failure_at
 from ..passes import bound_input_shapes
@@ -153,7 +153,8 @@ class ShapePlans(Generic[P]):
         shapes, arrays = self._inputs_of(key)
         started_s = perf_counter()
         try:
-            plan = self._build(shapes, arrays)
+            with full_collections_paused():
+                plan = self._build(shapes, arrays)
         except ContradictionError as error:
             if self._is_static and not arrays:
                 raise  # whatever a run gives: it is the model's fault

@@ -43,12 +43,25 @@ def _check_same_type(*arrays: Array) -> None:
 
 
 _UNARY = {
-    "Abs": np.absolute,
-    "Ceil": np.ceil,
-    "Exp": np.exp,
-    "Floor": np.floor,
-    "Log": np.log,
-    "Neg": np.negative,
+    "Abs": (np.absolute, 6),
+    "Acos": (np.arccos, 7),
+    "Acosh": (np.arccosh, 9),
+    "Asin": (np.arcsin, 7),
+    "Asinh": (np.arcsinh, 9),
+    "Atan": (np.arctan, 7),
+    "Atanh": (np.arctanh, 9),
+    "Ceil": (np.ceil, 6),
+    "Cos": (np.cos, 7),
+    "Cosh": (np.cosh, 9),
+    "Exp": (np.exp, 6),
+    "Floor": (np.floor, 6),
+    "Log": (np.log, 6),
+    "Neg": (np.negative, 6),
+    "Sign": (np.sign, 9),
+    "Sin": (np.sin, 7),
+    "Sinh": (np.sinh, 9),
+    "Tan": (np.tan, 7),
+    "Tanh": (np.tanh, 6),
 }
 _BINARY = {
     "Add": (np.add, 7),
@@ -62,8 +75,8 @@ _BINARY = {
     "Or": (np.logical_or, 7),
     "Sub": (np.subtract, 7),
 }
-for _op_type, _of_one in _UNARY.items():
-    plain(_op_type, since=6)(_unary(_of_one))
+for _op_type, (_of_one, _since) in _UNARY.items():
+    plain(_op_type, since=_since)(_unary(_of_one))
 for _op_type, (_of_two, _since) in _BINARY.items():
     plain(_op_type, since=_since)(_binary(_of_two))
 plain("Max", since=8)(_variadic(np.maximum))

@@ -26,6 +26,7 @@ __all__ = [
     "squeeze",
     "tile",
     "transpose",
+    "triangle",
     "unsqueeze",
 ]
 
@@ -132,6 +133,13 @@ def split(
 def tile(x: Array, repeats: Array) -> Array:
     """Repeat the whole along each axis."""
     return np.tile(x, numbers_of(repeats))
+
+
+@plain("Trilu", since=14)
+def triangle(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
+    """Keep what lies on the k-th diagonal of each matrix and above it, or below; zeros elsewhere."""
+    keep = np.triu if upper else np.tril
+    return np.asarray(keep(x, 0 if k is None else k.item())).astype(x.dtype, copy=False)
 
 
 @plain("ConstantOfShape", since=9)

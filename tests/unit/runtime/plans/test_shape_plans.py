@@ -1,5 +1,7 @@
 """Which plans are built, and when: by shapes, by the content of some inputs, ahead or on demand."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -153,3 +155,15 @@ def test_a_plan_that_cannot_be_built_names_model_device_and_inputs(
         builds.plan(x=zeros(2, 3), z=zeros(2))
     assert caught.value.__cause__ is raised
     assert builds.plan(x=zeros(2, 3), z=zeros(2)) == 1
+
+
+def test_no_full_collection_begins_while_a_plan_is_built(monkeypatch) -> None:
+    builds, seen = Builds(DYNAMIC), []
+    build = builds.plans._build
+    monkeypatch.setattr(
+        builds.plans, "_build", lambda *given: (seen.append(gc.get_threshold()[2]), build(*given))
+    )
+    before = gc.get_threshold()
+    builds.plan(x=zeros(1, 3), z=zeros(1))
+    assert seen[0] > 1_000_000
+    assert gc.get_threshold() == before

@@ -1,11 +1,11 @@
-"""No full garbage collection while a network is loaded.
+"""No full garbage collection while a network is loaded, or a plan of one is made.
 
-A load makes a hundred thousand objects and drops most of them again. Python's collector takes that
+That makes a hundred thousand objects and drops most of them again. Python's collector takes that
 for a reason to look at every object of the process, again and again, for tens of milliseconds each
 time and with the interpreter's lock: an event loop beside it stands still, and next to nothing is
-found. So the oldest generation waits until no network is being loaded; the young ones are collected
-as ever. The collector belongs to the process: its thresholds come back unless other code has set
-others meanwhile.
+found. So the oldest generation waits until that is over; the young ones are collected as ever. The
+collector belongs to the process: its thresholds come back unless other code has set others
+meanwhile.
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import pytest
 
 import aioinfer
 from aioinfer.errors import ModelError
+from aioinfer.executors import full_collections_paused
 from aioinfer.runtime.devices import network_loader
-from aioinfer.runtime.devices.collection_pause import full_collections_paused
 from unit.runtime.models import tiny_model
 
 MINE = (600, 7, 5)
