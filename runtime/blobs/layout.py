@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import BlobError
 from .checksums import checksum
@@ -42,8 +41,7 @@ HEADER_BYTES = _HEADER.size
 _CHECKED = HEADER_BYTES - 4
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """Where a frame lies in its file, and the CRC-32 of its bytes."""
 
     name: str
@@ -52,8 +50,7 @@ class Frame:
     checksum: int
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """What the first bytes say: how long the file is, and where its directory lies."""
 
     file_bytes: int

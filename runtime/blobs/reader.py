@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ Array = np.ndarray[Any, Any]
 BlobSource = str | os.PathLike[str] | bytes | bytearray | memoryview | IO[bytes]
 
 
-@dataclass(frozen=True)
-class _Opened:
+class _Opened(NamedTuple):
     """What all parts of a blob share."""
 
     memory: Array
@@ -80,7 +78,7 @@ class Blob:
         end = 0
         for frame in map(self._frame, self.names()):
             self._check(frame, self._bytes(frame))
-            frames[frame.name] = replace(frame, offset=aligned(end))
+            frames[frame.name] = frame._replace(offset=aligned(end))
             end = aligned(end) + frame.size_bytes
         memory = Slabs().empty(end)
         for name, frame in frames.items():

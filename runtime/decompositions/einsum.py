@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,8 +17,7 @@ Axis = str
 """A letter of the equation; an axis that ``...`` stands for is its number, counted from the end."""
 
 
-@dataclass(frozen=True)
-class _Term:
+class _Term(NamedTuple):
     """A value and what its axes are called."""
 
     value: Value

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import (
     BlobError,
@@ -244,8 +244,7 @@ def _keep_recorded_states(network: ExecutableNetwork, record: NetworkRecord) -> 
     network.keep_states(record.states)
 
 
-@dataclass(frozen=True)
-class FileStatus:
+class FileStatus(NamedTuple):
     """What the system says of a file, and when it said so."""
 
     found: os.stat_result

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,8 +34,7 @@ class Runnable(Protocol):
     def execute(self, inputs: Sequence[Any], captured: Sequence[Any], run: Run) -> list[Any]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """A compiled body, and the places of the values that it captures in the row of its node."""
 
     steps: Runnable

@@ -9,8 +9,7 @@ nodes as any other. The state itself is never written, so a run that fails leave
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,8 +39,7 @@ class StateMemory(Protocol):
         """Return the output with its memory, for the next run."""
 
 
-@dataclass(frozen=True)
-class StatePlan:
+class StatePlan(NamedTuple):
     """A state of a plan that one node writes in place; inputs and outputs by their places."""
 
     input: int

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,8 +39,7 @@ class FindKernel(Protocol):
         """Return what makes the node's control flow; None for one that an operator runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """One node: read ``inputs``, write ``outputs``, then empty ``drops``; all are slots."""
 
     kernel: Operator | None

@@ -15,7 +15,7 @@ after it. The output's memory begins where the input does, and the output some r
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import GraphError
 from ..graph import Graph, Node, TensorType, Value, is_static
@@ -28,8 +28,7 @@ FEWEST_ROWS = 32
 """Room for at least this number of rows, so that short states are not copied every few steps."""
 
 
-@dataclass(frozen=True)
-class GrowingState:
+class GrowingState(NamedTuple):
     """An input and the output that goes on behind it, by their places; joined along ``axis``.
 
     A window has the same length before and after: what is joined pushes as much out of it.
@@ -41,8 +40,7 @@ class GrowingState:
     is_window: bool = False
 
 
-@dataclass(frozen=True)
-class JoinedState:
+class JoinedState(NamedTuple):
     """A state in the graph of a plan, and the join that makes it or what it is cut from.
 
     The output begins ``shift`` rows behind the input, and what is joined ``lead`` rows behind it.

@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -22,8 +21,7 @@ __all__ = ["Lowering", "NodeOrigin", "place_buffers", "place_spans", "spans_of"]
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
-class NodeOrigin:
+class NodeOrigin(NamedTuple):
     """The node that a piece of a plan belongs to, for spans, profiles, errors and dumps."""
 
     name: str

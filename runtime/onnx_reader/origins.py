@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["Origin", "Origins"]
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """What a node stands for: names of nodes of the file, and the metadata saved with them."""
 
     fused_from: tuple[str, ...]

@@ -21,9 +21,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -66,8 +65,7 @@ PlainFunction = Callable[..., Any]
 """``function(*inputs, **attributes)`` gives one array, list or None, or a tuple of them."""
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """What gives the function of a node's inputs, called once with its attributes as keywords.
 
     For operators whose attributes are large: what is made of them is made once a node.
@@ -76,8 +74,7 @@ class Prepared:
     prepare: Callable[..., PlainFunction]
 
 
-@dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     function: PlainFunction | Prepared
     since: int
     later: Mapping[str, int]

@@ -15,8 +15,8 @@ import heapq
 import operator
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from ...errors import GraphError
 from .arena_holes import Holes
@@ -28,8 +28,7 @@ CROWD_COUNT = 256  # with more neighbours in time, a walk past all blocks is che
 MOST_STEPS = 1 << 20  # of walks past all blocks, in each order; beyond that a plan takes seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Lifetime:
+class Lifetime(NamedTuple):
     """How much memory a buffer takes, and in which steps it holds data, first and last included."""
 
     size_bytes: int
@@ -37,8 +36,7 @@ class Lifetime:
     last_step: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArenaPlan:
+class ArenaPlan(NamedTuple):
     """Where in the arena each buffer lies; all numbers are bytes."""
 
     offsets: tuple[int, ...]
@@ -114,7 +112,7 @@ class Spans:
         offsets = [0] * len(sizes_bytes)
         for index, offset in zip(kept, arena.offsets, strict=True):
             offsets[index] = offset
-        return replace(arena, offsets=tuple(offsets))
+        return arena._replace(offsets=tuple(offsets))
 
     @cached_property
     def _windows(self) -> list[tuple[int, int]]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...errors import AioInferError, ClosedError
 from ...executors import NOW, HostReady, Lane, Ready, TaskExecutor
@@ -25,8 +24,7 @@ PLAN_COUNT = 32
 """Shapes that a service sees in turn, where nothing is said of how large their plans are."""
 
 
-@dataclass(frozen=True)
-class PlanLimits:
+class PlanLimits(NamedTuple):
     """How many plans are kept, and how many bytes of them; most_bytes 0: no bound.
 
     ``is_count_asked``: the user has said how many, so a warm-up gets no room for more.

@@ -15,8 +15,7 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,8 +61,7 @@ MOST_CONTENT_BYTES = 1 << 16
 _INDEX, _WEIGHTS = "index", "weights"
 
 
-@dataclass(frozen=True)
-class KeptPlan:
+class KeptPlan(NamedTuple):
     """A plan and what it is for: shapes of inputs, and the content of those that shapes need."""
 
     shapes: Shapes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....runtime.graph import Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass
@@ -47,8 +47,7 @@ class ActivationFusion(Pass):
                 yield fuse(match.nodes, node, "Eltwise", (match.value,), attributes)
 
 
-@dataclass(frozen=True)
-class _Match:
+class _Match(NamedTuple):
     """An activation of ``value``; ``nodes`` are all that spell it out."""
 
     value: Value

@@ -11,7 +11,7 @@ looked at first, and takes the sum: it does not have to move.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
@@ -60,8 +60,7 @@ class EpilogueFusion(Pass):
                 yield patch
 
 
-@dataclass(frozen=True)
-class _Epilogue:
+class _Epilogue(NamedTuple):
     """What is appended to a node so far."""
 
     node: Node
@@ -110,13 +109,13 @@ def _append(found: _Epilogue, place: Mapping[Node, int], keep_nan: bool) -> _Epi
         return None
     if _is_bias(found, steps):
         (bias,) = steps.operands
-        return replace(found, bias=bias, followers=followers)
+        return found._replace(bias=bias, followers=followers)
     if _may_sum(found, steps, user, place):
         steps = Steps((PostOp.binary("sum", 0),), steps.operands)
     steps = found.steps.then(steps)
     if len(steps.post_ops) > MAX_POST_OPS:
         return None
-    return replace(found, steps=steps, followers=followers)
+    return found._replace(steps=steps, followers=followers)
 
 
 def _fits(node: Node, value: Value, operand: Value) -> bool:

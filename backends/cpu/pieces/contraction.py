@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ....runtime.graph import Dim, Graph, Model, Node, TensorType, Value, copy_node
 from ....runtime.graph.copying import copy_values
@@ -15,8 +16,7 @@ __all__ = ["Contracted", "PieceModel", "contract"]
 Divide = Callable[[Graph, bool], list[Piece | Node]]
 
 
-@dataclass(frozen=True)
-class PieceModel:
+class PieceModel(NamedTuple):
     """A piece as a model of its own; ``in_body`` says that it is one of a body."""
 
     model: Model

@@ -10,15 +10,14 @@ the rest are steps, too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....runtime.graph import Graph, Node, Value
 
 __all__ = ["Piece", "divide"]
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Nodes that are planned together, in topological order, and how many steps come before."""
 
     nodes: tuple[Node, ...]

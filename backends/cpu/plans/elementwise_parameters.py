@@ -8,7 +8,7 @@ in memory, as few of them as all operands allow. A blocked axis is two axes to t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....errors import GraphError
 from ..native.step_runner import double_bits
@@ -49,8 +49,7 @@ _NUMBERS = {
 _NUMBERS["float_elementwise"]["sum"] = FLOAT_STEPS.index("add")
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """One axis of the walk: its length, and for each operand the stride in bytes."""
 
     length: int
@@ -124,8 +123,7 @@ def check_broadcast(given: Sequence[int], shape: Sequence[int]) -> None:
         raise GraphError(f"an operand of shape {list(given)} does not broadcast to {list(shape)}")
 
 
-@dataclass(frozen=True)
-class _Split:
+class _Split(NamedTuple):
     """Strides of one axis in elements; ``block`` 0: not blocked, and ``outer`` is the stride."""
 
     outer: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....runtime.graph import Graph, Node, copy_graph
 from .plan import Plan
@@ -11,8 +11,7 @@ from .plan import Plan
 __all__ = ["NodeFacts", "described_graph", "node_facts"]
 
 
-@dataclass(frozen=True)
-class NodeFacts:
+class NodeFacts(NamedTuple):
     """``implementation`` of all its steps, ``layout`` and ``precision`` of its first result.
 
     A node without a step is a ``view`` of what it reads. Layouts are in oneDNN's notation.

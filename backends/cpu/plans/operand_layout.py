@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -174,8 +174,7 @@ class Layout:
         return f"{self.dtype.label}{list(self.shape)} {order}"
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """A layout at an offset of a buffer."""
 
     buffer: Buffer

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -106,8 +105,7 @@ class PackedWeight:
             self.source = self.buffer.array = None
 
 
-@dataclass(frozen=True)
-class _Offer:
+class _Offer(NamedTuple):
     """A packing of an earlier network; ``source`` is the constant, or the digest of its content."""
 
     source: Array | str

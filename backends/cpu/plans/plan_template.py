@@ -161,8 +161,8 @@ class _Sharing:
     def step(self, step: Step) -> Step:
         if isinstance(step, PrimitiveStep):
             arguments = tuple([(role, self._operand(item)) for role, item in step.arguments])
-            return replace(step, arguments=arguments, writes=tuple(map(self._operand, step.writes)))
-        return replace(step, operands=tuple(map(self._operand, step.operands)))
+            return step._replace(arguments=arguments, writes=tuple(map(self._operand, step.writes)))
+        return step._replace(operands=tuple(map(self._operand, step.operands)))
 
     def _operand(self, operand: Operand) -> Operand:
         layout = operand.layout
@@ -261,7 +261,7 @@ class _PlanReplay(OneDnnReplay):
         operands = tuple(map(self.operand, step.operands))
         if isinstance(step, NativeStep):
             return NativeStep(step.origin, step.kernel, operands, self.numbers(step.parameters))
-        return replace(step, operands=operands)
+        return step._replace(operands=operands)
 
     def operand(self, operand: Operand) -> Operand:
         made = self._parts.get(id(operand))

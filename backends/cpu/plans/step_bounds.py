@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from ctypes import c_uint
-from dataclasses import replace
 
 from ..onednn.bindings import ARG, Attributes, Descs, PrimitiveDesc
 from ..onednn.numbers import USE_GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT
@@ -96,7 +95,7 @@ def find_part_overrun(
         if move < 0:
             return f"argument {role} moves by {move} bytes"
         offset_bytes = operand.offset_bytes + (part_count - 1) * move
-        last.append((role, replace(operand, offset_bytes=offset_bytes)))
+        last.append((role, operand._replace(offset_bytes=offset_bytes)))
     return find_primitive_overrun(desc, last)
 
 

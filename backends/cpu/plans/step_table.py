@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -29,8 +29,7 @@ NUMBER, SIZE, PLACE, PRIMITIVE, MEMORY, ARGUMENTS, KERNEL = range(7)
 """Where a word comes from: a number, a buffer's bytes, an operand's place, a handle, an address."""
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """The words of one native call: the part that each comes from, and its index there."""
 
     parts: Array

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....runtime.graph import Node
 from ....runtime.lowering.node_operands import NodeOrigin, place_spans, spans_of
@@ -14,8 +14,7 @@ from .operand_layout import Buffer, Operand
 __all__ = ["NativeStep", "NumpyStep", "PrimitiveStep", "Step", "place_steps", "step_buffers"]
 
 
-@dataclass(frozen=True)
-class PrimitiveStep:
+class PrimitiveStep(NamedTuple):
     """Run a primitive of oneDNN; arguments by role. ``desc`` is what it was compiled from."""
 
     origin: NodeOrigin
@@ -40,8 +39,7 @@ class PrimitiveStep:
         return tuple(operand for _, operand in self.arguments)
 
 
-@dataclass(frozen=True)
-class NativeStep:
+class NativeStep(NamedTuple):
     """Run a native kernel by name, on the operands in order."""
 
     origin: NodeOrigin
@@ -60,8 +58,7 @@ class NativeStep:
         return f"native:{self.kernel}"
 
 
-@dataclass(frozen=True)
-class NumpyStep:
+class NumpyStep(NamedTuple):
     """Call a function with arrays over the operands: the reads, then the writes to fill."""
 
     origin: NodeOrigin

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,8 +46,7 @@ RUN_WEIGHT = 2  # the latest run counts for a half
 _ARGUMENT = np.dtype(ExecArg)
 
 
-@dataclass(frozen=True)
-class _Segment:
+class _Segment(NamedTuple):
     """A table for one native call."""
 
     table: Array
@@ -56,8 +54,7 @@ class _Segment:
     step_count: int
 
 
-@dataclass(frozen=True)
-class _Call:
+class _Call(NamedTuple):
     """A numpy step: its arrays are views of the arena, or are looked up in the run's buffers."""
 
     function: Callable[..., None]

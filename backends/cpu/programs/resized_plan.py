@@ -106,8 +106,7 @@ class _Resizing:
         overrun = find_primitive_overrun(again, given.items())
         if overrun is not None:
             raise OneDnnError(overrun, 2)
-        return replace(
-            step,
+        return step._replace(
             desc=again,
             primitive=again.create(),
             arguments=tuple(given.items()),

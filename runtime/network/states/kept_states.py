@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -26,8 +25,7 @@ from ...tensors.tensor import Port
 __all__ = ["KeptStates", "NetworkStates", "RunStates", "zeros"]
 
 
-@dataclass(frozen=True)
-class StatePair:
+class StatePair(NamedTuple):
     """An input and the output that the next run reads there; ``input.name`` names the state."""
 
     input: Port

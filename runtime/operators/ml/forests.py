@@ -16,7 +16,7 @@ a time, until nothing moves. A missing value, NaN, goes where its node says, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +29,7 @@ _ROWS_AT_ONCE = 1 << 17
 """Rows times trees of one part of a walk: its arrays lie in a core's cache."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """The nodes of all trees, leaves among them, by their places in the file.
 
     ``modes`` are names such as ``LEQ``; what follows for a leaf has no meaning. ``yes`` and ``no``
@@ -46,8 +45,7 @@ class Question:
     roots: Array
 
 
-@dataclass(frozen=True)
-class Forest:
+class Forest(NamedTuple):
     """What ``make_forest`` makes; immutable, for any number of threads.
 
     ``leaves`` are, for each node, the place in the file of the leaf that it is, or -1.

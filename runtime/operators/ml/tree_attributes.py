@@ -5,9 +5,8 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,8 +44,7 @@ class Verdict(enum.Enum):
     """There is one class; the label is 1 where its score is above zero."""
 
 
-@dataclass(frozen=True)
-class Votes:
+class Votes(NamedTuple):
     """What leaves say: entries sorted by leaf, of which leaf i has ``starts[i]`` to the next."""
 
     starts: Array
@@ -63,8 +61,7 @@ class Votes:
         return rows, found
 
 
-@dataclass(frozen=True)
-class TreeRule:
+class TreeRule(NamedTuple):
     """An ensemble of trees, in any of its forms.
 
     ``base`` is added to each target, in float64. ``aggregate`` and ``transform`` are ONNX's names.

@@ -137,7 +137,7 @@ def tile(x: Array, repeats: Array) -> Array:
 
 @plain("Trilu", since=14)
 def triangle(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
-    """Keep what lies on the k-th diagonal of each matrix and above it, or below; zeros elsewhere."""
+    """Keep what lies on the k-th diagonal of each matrix and above, or below; else zeros."""
     keep = np.triu if upper else np.tril
     return np.asarray(keep(x, 0 if k is None else k.item())).astype(x.dtype, copy=False)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ __all__ = ["Activation", "activation_sets"]
 Activation = Callable[[Array], Array]
 
 
-@dataclass(frozen=True)
-class _Function:
+class _Function(NamedTuple):
     """``compute(x, **numbers)``, elementwise; a number without a default is None here."""
 
     compute: Callable[..., Array]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...graph import DType, Graph, Node, Value
 from ..layout.strided_view import StridedView, apply_node
@@ -24,8 +24,7 @@ __all__ = ["AttentionMatch", "find_removable", "match_attention"]
 _MERGING = ("Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
-@dataclass(frozen=True)
-class AttentionMatch:
+class AttentionMatch(NamedTuple):
     """An attention over static shapes; ``result``, made by ``last``, is to be replaced.
 
     All the ``nodes`` are part of it; if one of the ``essential`` ones has other users, too, nothing
@@ -127,8 +126,7 @@ def _context(probabilities: Value) -> tuple[Node | None, list[Node]]:
     return user, between
 
 
-@dataclass(frozen=True)
-class _Merge:
+class _Merge(NamedTuple):
     """A value that holds the heads side by side, and the nodes that lead to it.
 
     ``cost`` is lowest for the value that needs no Reshape and for which most nodes go.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ _LONGEST = 8
 """Nodes between the matmul and the Softmax: two Reshapes, a scale, some masks."""
 
 
-@dataclass(frozen=True)
-class MaskStep:
+class MaskStep(NamedTuple):
     """What happens to the scores: ``operand`` is added, or chooses between them and ``fill``.
 
     ``rank`` is that of the scores at that place: 3 if batch and heads are one axis. Values compare
@@ -35,8 +34,7 @@ class MaskStep:
     is_kept_where_true: bool = True
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(NamedTuple):
     """``matmul`` times ``scale``, then the steps in order."""
 
     matmul: Node
@@ -86,7 +84,7 @@ def _reshaped(node: Node, graph: Graph, depth: int) -> Scores | None:
     if before is None or after is None or before[-2:] != after[-2:]:
         return None
     found = match_scores(node.inputs[0], graph, depth - 1)
-    return found and replace(found, nodes=(*found.nodes, node))
+    return found and found._replace(nodes=(*found.nodes, node))
 
 
 def _scaled(node: Node, graph: Graph, depth: int) -> Scores | None:
@@ -94,7 +92,7 @@ def _scaled(node: Node, graph: Graph, depth: int) -> Scores | None:
     found = match_scores(factor[0], graph, depth - 1) if factor is not None else None
     if factor is None or found is None or found.steps:
         return None
-    return replace(found, scale=found.scale * factor[1], nodes=(*found.nodes, node))
+    return found._replace(scale=found.scale * factor[1], nodes=(*found.nodes, node))
 
 
 def _added(node: Node, graph: Graph, depth: int) -> Scores | None:
@@ -125,7 +123,7 @@ def _chosen(node: Node, graph: Graph, depth: int) -> Scores | None:
 
 
 def _with_step(found: Scores, node: Node, step: MaskStep) -> Scores:
-    return replace(found, steps=(*found.steps, step), nodes=(*found.nodes, node))
+    return found._replace(steps=(*found.steps, step), nodes=(*found.nodes, node))
 
 
 def _is_addition(step: MaskStep, found: Scores) -> bool:

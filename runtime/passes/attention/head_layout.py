@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...graph import Graph, Node, Value
 from ..layout.strided_view import StridedView, apply_node, merge_pieces
@@ -13,8 +13,7 @@ from ..rewriting.matching import commuted, is_standard, scalar_of, static_shape
 __all__ = ["Columns", "HeadLayout", "find_columns", "scalar_factor"]
 
 
-@dataclass(frozen=True)
-class HeadLayout:
+class HeadLayout(NamedTuple):
     """The lengths of an operand: rows are queries or keys, depth is the columns of one head."""
 
     batch: int
@@ -54,8 +53,7 @@ class HeadLayout:
         return view.offset == 0 and view.pieces == merge_pieces(order)
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """Columns ``offset`` to ``offset + width`` of the source, seen as (batch, rows, pitch).
 
     ``scale`` is what they are multiplied with on the way to the operand, by the ``nodes``.

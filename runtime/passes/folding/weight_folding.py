@@ -9,8 +9,7 @@ that are no constants, results that overflow) is left as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from ml_dtypes import finfo
@@ -40,8 +39,7 @@ SHARED_LIMIT_BYTES = 16 << 20
 _Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
-class Affine:
+class Affine(NamedTuple):
     """result * scale + shift; both float64, of shape () or (output channels,)."""
 
     scale: _Array
@@ -58,8 +56,7 @@ class Affine:
         return bool(np.isfinite(self.scale).all() and np.isfinite(self.shift).all())
 
 
-@dataclass(frozen=True)
-class _Parts:
+class _Parts(NamedTuple):
     """A rewritten operator: its new constants, None for one that stays or is not there."""
 
     weights: _Array | None

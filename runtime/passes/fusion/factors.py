@@ -7,7 +7,7 @@ Flattened, all of them are the same: the factors x and g, and the coefficient 0.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...graph import Node, Value
 from ..rewriting.matching import is_scalar, is_standard, scalar_of
@@ -19,8 +19,7 @@ _MAX_DEPTH = 8
 """A pattern has four of each at most; what has more is no pattern, and not worth following."""
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """coefficient * factors[0] * factors[1] ...; ``nodes`` are those that multiply."""
 
     factors: tuple[Value, ...]

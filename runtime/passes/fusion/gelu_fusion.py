@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...graph import DType, Graph, Node, Value
 from ..rewriting.graph_patch import GraphPatch
@@ -24,8 +24,7 @@ from .factors import Product, product_of
 __all__ = ["GeluFusion", "GeluMatch", "gated_factors", "match_gelu"]
 
 
-@dataclass(frozen=True)
-class GeluMatch:
+class GeluMatch(NamedTuple):
     """The GELU of ``value``; ``nodes`` are all that spell it out."""
 
     value: Value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,7 @@ from ..rewriting.patch_check import have_one_affinity
 __all__ = ["JoinableMatmul", "join_matmuls", "match_matmul", "may_join"]
 
 
-@dataclass(frozen=True)
-class JoinableMatmul:
+class JoinableMatmul(NamedTuple):
     """x times weights (inputs, outputs), plus a bias (outputs,) if there is one.
 
     ``node`` multiplies, and ``last`` makes the result: the addition of the bias, or the same node.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ from ..rewriting.pass_base import Pass
 __all__ = ["LayerNormalizationFusion"]
 
 
-@dataclass(frozen=True)
-class _Match:
+class _Match(NamedTuple):
     """x normalised over its last axes; ``last`` makes the result. No scale or shift yet: None.
 
     ``is_centred`` tells a LayerNormalization from an RMSNormalization.
@@ -131,7 +130,7 @@ def _match_quotient(node: Node) -> _Match | None:
         roots = _roots(divisor) if node.op_type == "Div" else _inverse_roots(divisor)
         found = _match_deviation(roots, numerator)
         if found is not None:
-            return replace(found, nodes=(*found.nodes, node), last=node)
+            return found._replace(nodes=(*found.nodes, node), last=node)
     return None
 
 
@@ -167,12 +166,11 @@ def _match_deviation(roots: Sequence[Node], numerator: Value) -> _Match | None:
             continue
         found = _match_centred(mean, numerator, number) or _match_plain(mean, numerator, number)
         if found is not None:
-            return replace(found, nodes=(*found.nodes, mean.node, add, *roots))
+            return found._replace(nodes=(*found.nodes, mean.node, add, *roots))
     return None
 
 
-@dataclass(frozen=True)
-class _Mean:
+class _Mean(NamedTuple):
     """A ReduceMean of ``source`` over its last axes, which stay as axes of length 1."""
 
     node: Node
@@ -236,14 +234,14 @@ def _with_scale(found: _Match) -> _Match:
     node, value = _constant_operand(found, "Mul")
     if node is None:
         return found
-    return replace(found, scale=value, nodes=(*found.nodes, node), last=node)
+    return found._replace(scale=value, nodes=(*found.nodes, node), last=node)
 
 
 def _with_shift(found: _Match) -> _Match:
     node, value = _constant_operand(found, "Add")
     if node is None or not found.is_centred:
         return found
-    return replace(found, shift=value, nodes=(*found.nodes, node), last=node)
+    return found._replace(shift=value, nodes=(*found.nodes, node), last=node)
 
 
 def _constant_operand(found: _Match, op_type: str) -> tuple[Node | None, Value | None]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...graph import Node
 from ..rewriting.matching import integers_of, scalar_of, static_shape
@@ -22,8 +22,7 @@ Piece = tuple[int, int]
 """Length and stride."""
 
 
-@dataclass(frozen=True)
-class StridedView:
+class StridedView(NamedTuple):
     """Where each element of a value lies in the value that it is a rearrangement of."""
 
     axes: tuple[tuple[Piece, ...], ...]

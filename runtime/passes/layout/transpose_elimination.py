@@ -10,7 +10,7 @@ comes to an end. Only ranks need to be known.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -88,8 +88,7 @@ def _may_stand_for(source: Value, old: Value, graph: Graph) -> bool:
     return not old.is_graph_output or (is_made_here and not source.is_graph_output)
 
 
-@dataclass(frozen=True)
-class _Region:
+class _Region(NamedTuple):
     """Nodes whose values ``order`` has made of what they could work on.
 
     ``added`` are values from outside that no Transpose makes, ``kept`` those that others use as

@@ -9,8 +9,7 @@ names*: what replaces an output of the graph takes over its name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -23,8 +22,7 @@ from .patch_check import check_patch
 __all__ = ["Addition", "GraphPatch"]
 
 
-@dataclass(frozen=True)
-class Addition:
+class Addition(NamedTuple):
     """A new node, its place, and the nodes that it stands for; None: all that the patch removes."""
 
     node: Node

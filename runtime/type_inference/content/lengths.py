@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ Element = int | float | str | None
 """A number or a truth value, the symbol of a length, which is never negative, or None: open."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lengths:
+class Lengths(NamedTuple):
     """A list of lengths (1-D), or a single one (0-D), known at least in part.
 
     Also what arithmetic makes of lengths on the way: floats that are finite, and truth values.

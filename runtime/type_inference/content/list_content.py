@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -62,7 +61,7 @@ def _gather(node: Node, inputs: Inputs) -> Lengths | None:
     if any(not -count <= place < count for place in places):
         return None
     dims = tuple(lengths.dims[place] for place in places)
-    return replace(lengths, dims=dims, is_scalar=indices.is_scalar)
+    return lengths._replace(dims=dims, is_scalar=indices.is_scalar)
 
 
 def _slice(node: Node, inputs: Inputs) -> Lengths | None:
@@ -76,7 +75,7 @@ def _slice(node: Node, inputs: Inputs) -> Lengths | None:
     dims = lengths.dims[starts[0] : ends[0] : steps[0]]
     if len(dims) != sliced_length(len(lengths.dims), starts[0], ends[0], steps[0]):
         return None
-    return replace(lengths, dims=dims)
+    return lengths._replace(dims=dims)
 
 
 def sliced_length(length: int, start: int, end: int, step: int) -> int:
@@ -103,7 +102,7 @@ def _split(node: Node, inputs: Inputs) -> list[Lengths] | None:
         return None
     found, start = [], 0
     for part in parts:
-        found.append(replace(lengths, dims=lengths.dims[start : start + part]))
+        found.append(lengths._replace(dims=lengths.dims[start : start + part]))
         start += part
     return found
 
@@ -152,7 +151,7 @@ def _unsqueeze(node: Node, inputs: Inputs) -> Lengths | None:
     lengths, axes = inputs[0], known_integers(inputs[1])
     if lengths is None or not lengths.is_scalar or axes not in ([0], [-1]):
         return None
-    return replace(lengths, is_scalar=False)
+    return lengths._replace(is_scalar=False)
 
 
 def _squeeze(node: Node, inputs: Inputs) -> Lengths | None:
@@ -161,7 +160,7 @@ def _squeeze(node: Node, inputs: Inputs) -> Lengths | None:
         return None
     if inputs[1] is not None and known_integers(inputs[1]) not in ([0], [-1]):
         return None
-    return replace(lengths, is_scalar=True)
+    return lengths._replace(is_scalar=True)
 
 
 def _reshape(node: Node, inputs: Inputs) -> Lengths | None:
@@ -169,9 +168,9 @@ def _reshape(node: Node, inputs: Inputs) -> Lengths | None:
     if lengths is None or target is None:
         return None
     if target == [] and len(lengths.dims) == 1:
-        return replace(lengths, is_scalar=True)
+        return lengths._replace(is_scalar=True)
     if target in ([-1], [len(lengths.dims)]) and lengths.dims:
-        return replace(lengths, is_scalar=False)
+        return lengths._replace(is_scalar=False)
     return None
 
 
@@ -181,10 +180,10 @@ def _expand(node: Node, inputs: Inputs) -> Lengths | None:
         return None
     count = len(lengths.dims)
     if not target or target[0] == count or (target[0] == 1 and not lengths.is_scalar):
-        return replace(lengths, is_scalar=lengths.is_scalar and not target)
+        return lengths._replace(is_scalar=lengths.is_scalar and not target)
     if count != 1 or not 0 <= target[0] <= LIMIT:
         return None
-    return replace(lengths, dims=lengths.dims * target[0], is_scalar=False)
+    return lengths._replace(dims=lengths.dims * target[0], is_scalar=False)
 
 
 def _tile(node: Node, inputs: Inputs) -> Lengths | None:
@@ -193,7 +192,7 @@ def _tile(node: Node, inputs: Inputs) -> Lengths | None:
         return None
     if not 0 <= repeats[0] * len(lengths.dims) <= LIMIT:
         return None
-    return replace(lengths, dims=lengths.dims * repeats[0])
+    return lengths._replace(dims=lengths.dims * repeats[0])
 
 
 def _constant_of_shape(node: Node, inputs: Inputs) -> Lengths | None:

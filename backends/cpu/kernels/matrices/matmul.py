@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ Array = np.ndarray[Any, Any]
 Dims = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _Sides:
+class _Sides(NamedTuple):
     """The lengths that oneDNN sees; the last two are rows and inner, inner and columns, both outer.
 
     ``inserted`` are axes of ``result`` that the value itself does not have.
