@@ -32,7 +32,11 @@ def infer_graph_types(graph: Graph) -> bool:
     is_told = False
     try:
         contents = ShapeContent()
-        is_told = all(_infer_node(node, contents) for node in graph.nodes)
+        is_told = True
+        for node in graph.nodes:
+            if not _infer_node(node, contents):
+                is_told = False
+                break
         is_told = is_told and (has_static_types(before) or not has_static_types(graph.inputs))
     finally:
         if not is_told:
@@ -115,8 +119,11 @@ def _types_of(node: Node, contents: ShapeContent) -> Sequence[TensorType | None]
     if node.type_rule is not None:
         return node.type_rule(node)
     rule = find_rule(node)
-    if rule is None or not all(has_rank(value.type) for value in node.inputs if value is not None):
+    if rule is None:
         return None
+    for value in node.inputs:
+        if value is not None and not has_rank(value.type):
+            return None
     return rule(node, contents)
 
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ....errors import GraphError, ModelError
-from ...graph import Attribute, DType, Graph, Model, Node, TensorType, Value, check_graph
+from ...graph import Attribute, DType, Graph, Model, Node, TensorType, Value
 from ...type_inference import ContradictionError, find_rule, infer_graph_types
 from ...type_inference.declared_lengths import with_declared_symbols
 from ..data.constants import constant_array
-from ..origins import Origin, Origins
+from ..origins import Origins
 from ..signatures.attribute_values import find_wrong_value
 from ..signatures.signature import find_mistake
 from ..signatures.signature_table import find_signature
-from .plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET, OLDEST_OPSET, upgrade
+from .plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET, OLDEST_OPSET, needs_upgrade, upgrade
 from .plain_proto import NotPlainError, PlainGraph, PlainModel, PlainNode
 
 __all__ = ["build_model", "opset_versions"]
@@ -42,7 +43,6 @@ def build_model(plain: PlainModel, path: Path | None) -> Model:
     try:
         graph = _Builder(plain.graph, opsets[""]).graph()
         _infer(graph, plain.graph)
-        check_graph(graph)
     except ContradictionError:
         raise
     except (ModelError, GraphError) as error:
@@ -70,7 +70,11 @@ def opset_versions(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
 
 
 class _Builder:
-    """The graph of one model while it is built."""
+    """The graph of one model while it is built.
+
+    What ``check_graph`` asks of a graph holds by construction: names are unique, and nothing is
+    used before it is made.
+    """
 
     def __init__(self, plain: PlainGraph, opset: int) -> None:
         self._plain, self._opset = plain, opset
@@ -120,7 +124,7 @@ class _Builder:
     def _add_node(self, plain: PlainNode, is_name_kept: bool) -> None:
         if plain.domain not in ("", "ai.onnx"):
             raise NotPlainError(f"{plain.op_type} is of domain {plain.domain}")
-        if any(key.startswith(_KNOWN_BY_US) for key in plain.metadata):
+        if plain.metadata and any(key.startswith(_KNOWN_BY_US) for key in plain.metadata):
             raise NotPlainError("it was written by aioinfer, with the names of older nodes")
         name = plain.name
         if not is_name_kept:
@@ -139,16 +143,8 @@ class _Builder:
                 raise NotPlainError(f"Constant {name!r} has inputs, or not one output")
             self._add_constant(plain.outputs[0], constant_array(name, plain.attributes))
             return
-
-        def add_constant(array: Array) -> str:
-            made = f"{name}/constant"
-            while made in self._names or made in self._scope:
-                made += "_"
-            self._add_constant(made, array)
-            return made
-
-        upgrade(plain, self._opset, add_constant)
-        origin = Origin((name,), plain.metadata)
+        if needs_upgrade(plain.op_type, self._opset):
+            upgrade(plain, self._opset, partial(self._add_made_constant, name))
         node = Node(
             plain.op_type,
             [self._value(used) if used else None for used in plain.inputs],
@@ -158,12 +154,19 @@ class _Builder:
             ],
             plain.attributes,
             name=name,
-            fused_from=origin.fused_from,
-            metadata=origin.metadata,
+            metadata=plain.metadata,
         )
         if find_rule(node) is None:
             raise NotPlainError(f"the types of {plain.op_type} are for onnx to infer")
         self._graph.append(node)
+
+    def _add_made_constant(self, node: str, array: Array) -> str:
+        """Take in a constant that the file does not have, and return its name."""
+        made = f"{node}/constant"
+        while made in self._names or made in self._scope:
+            made += "_"
+        self._add_constant(made, array)
+        return made
 
 
 def _check_form(node: PlainNode, opset: int) -> None:

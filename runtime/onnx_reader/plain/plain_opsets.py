@@ -20,7 +20,7 @@ import numpy as np
 from ...graph import Attribute
 from .plain_proto import NotPlainError, PlainNode
 
-__all__ = ["NEWEST_IR_VERSION", "NEWEST_OPSET", "OLDEST_OPSET", "upgrade"]
+__all__ = ["NEWEST_IR_VERSION", "NEWEST_OPSET", "OLDEST_OPSET", "needs_upgrade", "upgrade"]
 
 OLDEST_OPSET, NEWEST_OPSET = 13, 26
 NEWEST_IR_VERSION = 13
@@ -69,6 +69,11 @@ _REDUCTIONS = (
     "ReduceProd",
     "ReduceSumSquare",
 )
+
+
+def needs_upgrade(op_type: str, opset: int) -> bool:
+    """True unless nodes of an operator stay as they are."""
+    return op_type in _changes(opset) or opset < _FROM.get(op_type, OLDEST_OPSET)
 
 
 def upgrade(node: PlainNode, opset: int, add_constant: AddConstant) -> None:

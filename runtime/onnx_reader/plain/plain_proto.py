@@ -34,6 +34,8 @@ ReadRaw = Callable[[int, int], Array]
 _FLOAT, _INT, _STRING, _TENSOR, _FLOATS, _INTS, _STRINGS = 1, 2, 3, 4, 6, 7, 8
 _NODE_TEXTS = frozenset({1, 2, 3, 4, 7})
 """Inputs, outputs, name, operator and domain."""
+_SHORT_TEXTS = {number << 3 | BYTES: number for number in _NODE_TEXTS}
+"""By the byte that they begin with, if one of their length follows: nearly all that a node has."""
 
 _ATTRIBUTE_FIELDS = {
     _FLOAT: 2, _INT: 3, _STRING: 4, _TENSOR: 5, _FLOATS: 7, _INTS: 8, _STRINGS: 9
@@ -181,33 +183,33 @@ class _Decoder:
 
     def _node(self, data: bytes) -> PlainNode:
         node = PlainNode()
-        for item in fields(data, 0, len(data)):
-            number, wire_type, _, start, end, _ = item
-            if number == 5:
-                name, content = self._attribute(_cut(data, item))
-                if name in node.attributes:
-                    raise NotPlainError(f"attribute {name!r} is there twice")
-                node.attributes[name] = content
-            elif number in _NODE_TEXTS:
-                if wire_type != BYTES:
-                    _bytes(item)  # which says what it is
-                text = data[start:end].decode()
-                if number == 1:
-                    node.inputs.append(text)
-                elif number == 2:
-                    node.outputs.append(text)
-                elif number == 3:
-                    node.name = text
-                elif number == 4:
-                    node.op_type = text
-                else:
-                    node.domain = text
-            elif number == 8:
-                raise NotPlainError("it calls an overload")
-            elif number == 9:
-                key, text = _entry(_cut(data, item))
-                node.metadata[key] = text
+        place, end = 0, len(data)
+        while place < end:
+            number = _SHORT_TEXTS.get(data[place], 0)
+            stop = place + 2 + data[place + 1] if number else 0
+            if number and data[place + 1] < 0x80 and stop <= end:
+                _add_text(node, number, data[place + 2 : stop].decode())
+            else:
+                item = next(fields(data, place, end))
+                self._add_part(node, data, item)
+                stop = item.end
+            place = stop
         return node
+
+    def _add_part(self, node: PlainNode, data: bytes, item: Field) -> None:
+        number = item.number
+        if number == 5:
+            name, content = self._attribute(_cut(data, item))
+            if name in node.attributes:
+                raise NotPlainError(f"attribute {name!r} is there twice")
+            node.attributes[name] = content
+        elif number in _NODE_TEXTS:
+            _add_text(node, number, _cut(data, item).decode())
+        elif number == 8:
+            raise NotPlainError("it calls an overload")
+        elif number == 9:
+            key, text = _entry(_cut(data, item))
+            node.metadata[key] = text
 
     def _attribute(self, data: bytes) -> tuple[str, Attribute]:
         name, kind = "", 0
@@ -276,6 +278,19 @@ class _Decoder:
             elif item.number == 2:
                 known = _type(_cut(data, item))
         return name, known
+
+
+def _add_text(node: PlainNode, number: int, text: str) -> None:
+    if number == 1:
+        node.inputs.append(text)
+    elif number == 2:
+        node.outputs.append(text)
+    elif number == 3:
+        node.name = text
+    elif number == 4:
+        node.op_type = text
+    else:
+        node.domain = text
 
 
 def _array(dtype: DType, dims: list[int], raw: Array) -> Array:
