@@ -1,4 +1,4 @@
-"""Plain operators that reduce axes to one element each, or add up along one."""
+"""Plain operators that reduce axes to one element each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ..lists import numbers_of
 from ..plain_operators import Array, PlainFunction, plain
 
-__all__ = ["add_up"]
+__all__: list[str] = []
 
 _Reduce = Callable[[Array, tuple[int, ...] | None, bool], Any]
 
@@ -68,19 +68,3 @@ plain("ReduceMean", since=18)(_reduction(_mean))
 plain("ReduceMin", since=18)(_reduction(_minimum))
 plain("ReduceProd", since=18)(_reduction(_product))
 plain("ReduceSum", since=13)(_reduction(_sum))
-
-
-@plain("CumSum", since=11)
-def add_up(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
-    """Add up along an axis, from its end if ``reverse``; ``exclusive`` leaves out the element.
-
-    Raises ValueError for an axis that is no scalar.
-    """
-    if axis.ndim:
-        raise ValueError(f"its axis is to be a scalar, and has {axis.ndim} axes")
-    along = np.moveaxis(x, int(axis), 0)
-    along = along[::-1] if reverse else along
-    total = np.cumsum(along, axis=0, dtype=x.dtype)
-    if exclusive:
-        total = np.concatenate([np.zeros_like(along[:1]), total[:-1]])
-    return np.moveaxis(total[::-1] if reverse else total, 0, int(axis))

@@ -138,20 +138,6 @@ def test_functions_of_angles(op_type, x) -> None:
     assert_same(op_type, x[:, :0])
 
 
-@numbers("float32", "float64", "int32", "int64")
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("exclusive", [0, 1])
-@pytest.mark.parametrize("reverse", [0, 1])
-def test_sums_along_an_axis(x, axis, exclusive, reverse) -> None:
-    for array in (x, x[:, :0], x[:1]):
-        assert_same("CumSum", array, np.array(axis), exclusive=exclusive, reverse=reverse)
-
-
-def test_an_axis_to_add_up_along_is_a_scalar() -> None:
-    with pytest.raises(ValueError, match="scalar"):
-        evaluate("CumSum", np.ones(3, np.float32), np.array([0]))
-
-
 @numbers("float32", "float64", "int64", "bool", shape=(2, 3, 4))
 @pytest.mark.parametrize("upper", [0, 1])
 @pytest.mark.parametrize("k", [None, -1, 0, 2, 9])
