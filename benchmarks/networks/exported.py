@@ -207,7 +207,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "squeezenet1_1": vision("squeezenet1_1", IMAGE),
     "swin_t": vision("swin_t"),
     "vgg11_bn": vision("vgg11_bn", size=224),
-    "vit_b_32": vision("vit_b_32", image_size=64),
+    "vit_b_32": vision("vit_b_32", size=224),
     "albert": language("AlbertModel", "AlbertConfig", **SMALL, embedding_size=128),
     "bert": language("BertModel", "BertConfig", **SMALL),
     "deberta_v2": language("DebertaV2Model", "DebertaV2Config", **NARROW),
