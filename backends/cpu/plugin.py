@@ -39,6 +39,7 @@ from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
 from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import OneDnnError, open_engine
+from .onednn.post_ops import slow_steps
 from .passes import first_passes, plan_passes, shared_passes
 from .passes.int8_fusion import Int8Fusion
 from .passes.quantization_facts import is_int8_weights
@@ -321,6 +322,7 @@ class CpuPlugin(Plugin):
                 config[CPU_DISABLED_PASSES.key],
                 keep_nan=config[CPU_KEEP_NAN.key],
                 has_int8=has_int8(self._engine.instruction_set),
+                slow=slow_steps(self._engine.instruction_set),
             ),
             keep_nan=config[CPU_KEEP_NAN.key],
             keeps_model=config[EXPORTABLE],

@@ -151,9 +151,10 @@ INLINE float fast_gelu_erf(float x)
     return 0.5f * x * (1.0f + fast_erf(x * 0.707106781f));
 }
 
+/* 1 + tanh(u) is 2 sigmoid(2u), which has no digits to lose near 0. */
 INLINE float fast_gelu_tanh(float x)
 {
-    return 0.5f * x * (1.0f + fast_tanh(0.797884561f * (x + 0.044715f * x * x * x)));
+    return x / (1.0f + fast_exp(-1.595769122f * (x + 0.044715f * x * x * x)));
 }
 
 /* tanh(log(1 + e)) = (e^2 + 2e) / (e^2 + 2e + 2); from 20 on that is 1. */

@@ -21,6 +21,7 @@ __all__ = [
     "PostOp",
     "loses_nan",
     "parse_post_ops",
+    "slow_steps",
 ]
 
 CPU_DOMAIN = "aioinfer.cpu"
@@ -68,6 +69,9 @@ it; the others take one that broadcasts to the result. The result so far is on t
 
 _LOSES_NAN = frozenset({"clip", "exp", "gelu_erf", "hardsigmoid", "max", "min"})
 
+_AVX512 = 0x27  # of dnnl_cpu_isa_t
+_SLOW_WITHOUT_AVX512 = frozenset({"gelu_tanh", "tanh"})
+
 _FORM = re.compile(r"(\w+)(?:\(([^()]*)\))?")
 
 
@@ -113,6 +117,16 @@ class PostOp(NamedTuple):
 def loses_nan(post_op: PostOp) -> bool:
     """True if oneDNN makes a number of NaN, or NaN of an infinity, where ONNX does not."""
     return post_op.name in _LOSES_NAN or (post_op.name == "relu" and post_op.alpha == 0.0)
+
+
+def slow_steps(instruction_set: int) -> frozenset[str]:
+    """Name the unary steps that our own kernel computes two to three times as fast.
+
+    oneDNN looks their coefficients up, for which registers before AVX-512 are too few. Pure;
+    ``instruction_set`` is a dnnl_cpu_isa_t.
+    """
+    has_avx512 = instruction_set & _AVX512 == _AVX512
+    return frozenset() if has_avx512 else _SLOW_WITHOUT_AVX512
 
 
 def parse_post_ops(attributes: Mapping[str, Any]) -> tuple[PostOp, ...]:

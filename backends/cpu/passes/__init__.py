@@ -50,13 +50,14 @@ def plan_passes(
     *,
     keep_nan: bool = False,
     has_int8: bool = True,
+    slow: Collection[str] = (),
 ) -> tuple[Pass, ...]:
     """List what runs on every specialised copy, with nodes of the CPU's own domain as a result.
 
     The passes of one list share ``cache``, by default a new one: make the list once for a network,
     so that its plans share the constants in it. ``disabled`` are names of passes to leave out;
     ``keep_nan`` fuses nothing in which oneDNN loses NaN; ``has_int8`` says that matmuls of stored
-    numbers are computed as they are.
+    numbers are computed as they are; ``slow`` are steps that are no post-ops of matmuls.
     """
     cache = ConstantCache() if cache is None else cache
     passes: tuple[Pass, ...] = (
@@ -69,7 +70,7 @@ def plan_passes(
         SharedInputFusion(cache),
         AttentionFusion(CPU_DOMAIN),
         BatchNormalizationScaling(cache),
-        EpilogueFusion(cache, keep_nan=keep_nan),
+        EpilogueFusion(cache, keep_nan=keep_nan, slow=slow),
         EltwiseFusion(),
     )
     return _enabled(passes, disabled)

@@ -10,7 +10,8 @@ looked at first, and takes the sum: it does not have to move.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
@@ -23,7 +24,8 @@ from .fusing import fuse
 
 __all__ = ["EpilogueFusion"]
 
-_BASES = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_MATMULS = ("Gemm", "MatMul")
+_BASES = ("Conv", "ConvTranspose", *_MATMULS)
 _FIRST_OPERAND = 3
 """Operands come after data, weights and bias; a bias that is not there is None."""
 
@@ -35,7 +37,7 @@ class EpilogueFusion(Pass):
     needed afterwards, because oneDNN may then add to it in place; other operands have the result's
     shape, one element, or one for each channel (of MatMul and Gemm: along the last axis). ``cache``
     keeps biases that lose axes of length 1, once for all plans. With ``keep_nan``, steps in which
-    oneDNN loses NaN are left to others.
+    oneDNN loses NaN are left to others, and behind matmuls those named in ``slow``.
     """
 
     name = "epilogue fusion"
@@ -43,8 +45,10 @@ class EpilogueFusion(Pass):
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
     wanted_ops = frozenset(_BASES)
 
-    def __init__(self, cache: ConstantCache, *, keep_nan: bool = False) -> None:
-        self._cache, self._keep_nan = cache, keep_nan
+    def __init__(
+        self, cache: ConstantCache, *, keep_nan: bool = False, slow: Collection[str] = ()
+    ) -> None:
+        self._cache, self._keep_nan, self._slow = cache, keep_nan, slow
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         nodes = list(graph.nodes)
@@ -52,12 +56,16 @@ class EpilogueFusion(Pass):
         for node in reversed(nodes):
             if node.graph is not graph or not _is_base(node):
                 continue
-            found = _follow(node, place, self._keep_nan)
+            found = _follow(node, place, partial(self._is_left, node))
             if found.followers:
                 before = node if _is_there(found.steps, place, place[node]) else found.last
                 patch = _patch(node, found, before, self._cache)
                 place[patch.additions[0].node] = place[before]
                 yield patch
+
+    def _is_left(self, node: Node, step: PostOp) -> bool:
+        is_slow = step.name in self._slow and node.op_type in _MATMULS
+        return is_slow or (self._keep_nan and loses_nan(step))
 
 
 class _Epilogue(NamedTuple):
@@ -83,17 +91,19 @@ def _is_base(node: Node) -> bool:
     return is_known and len(node.outputs) == 1 and are_float32(*inputs, node.outputs[0])
 
 
-def _follow(node: Node, place: Mapping[Node, int], keep_nan: bool) -> _Epilogue:
+def _follow(node: Node, place: Mapping[Node, int], is_left: Callable[[PostOp], bool]) -> _Epilogue:
     steps = joined(parse_post_ops(node.attributes), node.inputs, _FIRST_OPERAND)
     found = _Epilogue(node, steps, node.input_at(2))
     while True:
-        longer = _append(found, place, keep_nan)
+        longer = _append(found, place, is_left)
         if longer is None:
             return found
         found = longer
 
 
-def _append(found: _Epilogue, place: Mapping[Node, int], keep_nan: bool) -> _Epilogue | None:
+def _append(
+    found: _Epilogue, place: Mapping[Node, int], is_left: Callable[[PostOp], bool]
+) -> _Epilogue | None:
     """Take one more node in; None if there is none, or it does not fit."""
     value = found.result
     user = only_user(value)
@@ -105,7 +115,7 @@ def _append(found: _Epilogue, place: Mapping[Node, int], keep_nan: bool) -> _Epi
     steps = steps_of(user, value)
     if steps is None or not all(_fits(found.node, value, item) for item in steps.operands):
         return None
-    if keep_nan and any(map(loses_nan, steps.post_ops)):
+    if any(map(is_left, steps.post_ops)):
         return None
     if _is_bias(found, steps):
         (bias,) = steps.operands

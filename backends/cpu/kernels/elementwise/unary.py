@@ -7,7 +7,7 @@ from ctypes import c_float, c_int
 
 from .....runtime.graph import Node, Value
 from ...onednn.bindings import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
-from ...onednn.post_ops import CPU_DOMAIN, UNARY, PostOp, loses_nan, parse_post_ops
+from ...onednn.post_ops import CPU_DOMAIN, UNARY, PostOp, loses_nan, parse_post_ops, slow_steps
 from ...onednn.unary_steps import UNARY_STEPS
 from ...plans.elementwise_parameters import elementwise_axes
 from ...plans.operand_layout import Operand
@@ -103,7 +103,8 @@ def _suits_onednn(builder: PlanBuilder, step: PostOp, operand: Operand, result: 
         # Padding of blocks has to stay zero, which the native kernel does not know.
         return not loses_nan(step)
     is_dense = layout.strides is None or layout.size_bytes == layout.count * layout.dtype.item_bytes
-    return step.name in _FROM_ONEDNN and is_dense and layout.dtype is result_dtype(builder, result)
+    is_quick = step.name in _FROM_ONEDNN - slow_steps(builder.engine.instruction_set)
+    return is_quick and is_dense and layout.dtype is result_dtype(builder, result)
 
 
 def _lower_by_onednn(builder: PlanBuilder, step: PostOp, operand: Operand, result: Value) -> None:

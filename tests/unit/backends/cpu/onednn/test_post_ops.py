@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aioinfer.backends.cpu.onednn.bindings import ELTWISE
-from aioinfer.backends.cpu.onednn.post_ops import BINARY, UNARY, PostOp, parse_post_ops
+from aioinfer.backends.cpu.onednn.post_ops import BINARY, UNARY, PostOp, parse_post_ops, slow_steps
 from aioinfer.errors import GraphError
 
 pytestmark = pytest.mark.needs_no_library
@@ -56,3 +56,13 @@ def test_a_node_without_post_ops_has_none() -> None:
 
 def test_every_unary_name_is_an_algorithm_of_onednn() -> None:
     assert {algorithm for algorithm, _, _ in UNARY.values()} <= set(ELTWISE)
+
+
+@pytest.mark.parametrize(
+    ("instruction_set", "names"),
+    [(0x7, {"gelu_tanh", "tanh"}), (0xF, {"gelu_tanh", "tanh"}), (0x27, set()), (0x1EF, set())],
+)
+def test_steps_that_look_their_coefficients_up_are_slow_before_avx512(
+    instruction_set: int, names: set[str]
+) -> None:
+    assert slow_steps(instruction_set) == names

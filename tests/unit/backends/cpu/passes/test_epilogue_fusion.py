@@ -53,6 +53,23 @@ def test_what_follows_a_conv_is_appended_to_it(nodes: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("form", "nodes", "kept"),
+    [
+        (MATMUL, "u = MatMul(x, w) v = Add(u, b) y = Tanh(v)", ["MatMul(x, w, b)", "Tanh(v)"]),
+        (MATMUL, "u = MatMul(x, w) y = Sigmoid(u)", ["MatMul(x, w) [sigmoid]"]),
+        (CONV, "u = Conv(x, w) y = Tanh(u)", ["Conv(x, w) [tanh]"]),
+    ],
+)
+def test_what_is_slow_behind_a_matmul_is_left_to_others(
+    form: str, nodes: str, kept: list[str]
+) -> None:
+    fusion = EpilogueFusion(ConstantCache(), slow={"tanh"})
+    found = fuse_by(parse_typed(form.format(nodes=nodes)), fusion)
+    assert len(found) == len(kept)
+    assert all(line in text for line, text in zip(kept, found, strict=True))
+
+
+@pytest.mark.parametrize(
     ("nodes", "kept"),
     [
         ("u = Conv(x, w, b) y = Relu(u)", ["Conv(x, w, b)", "Relu(u)"]),
