@@ -639,3 +639,10 @@ sys.exit(any(name in sys.modules for name in ("onnx", "google.protobuf")))
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_list_of_nothing_has_no_shape_to_speak_of() -> None:
+    x, sizes = np.ones((1, 1, 2, 2), np.float32), np.array([1, 1, 4, 4])
+    nothing = np.empty((2, 0), np.float32)
+    (made,) = evaluate("Resize", x, None, nothing, sizes)
+    assert made.shape == (1, 1, 4, 4)
