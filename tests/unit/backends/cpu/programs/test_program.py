@@ -211,6 +211,6 @@ def test_no_address_is_written_beyond_what_there_is(core: Core) -> None:
     (first, *rest) = plan.steps
     source, target = first.operands
     for offset in (-4, 49, 2**40):
-        lying = replace(first, operands=(replace(source, offset_bytes=offset), target))
+        lying = first._replace(operands=(source._replace(offset_bytes=offset), target))
         with pytest.raises(GraphError, match="is not in <Buffer input 48 bytes>"):
             Program(replace(plan, steps=(lying, *rest)), by, aligned_bytes(plan.arena_bytes))

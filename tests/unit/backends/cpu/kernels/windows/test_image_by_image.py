@@ -181,6 +181,6 @@ def test_no_image_lies_beyond_its_buffer(core: Core, more: int) -> None:
     Program(plan, by, aligned_bytes(plan.arena_bytes))
     for wrong in ({"part_count": count + more}, {"moves": farther}, {"part_count": 0}):
         steps = list(plan.steps)
-        steps[place] = replace(step, **wrong)
+        steps[place] = step._replace(**wrong)
         with pytest.raises(GraphError, match="parts, one every"):
             Program(replace(plan, steps=tuple(steps)), by, aligned_bytes(plan.arena_bytes))
