@@ -46,6 +46,7 @@ struct team {
     team_function function;
     void *data;
     int helper_count;
+    atomic_int caller_cpu, helper_cpu; /* where they were of late: of helpers, one that claimed a part */
     atomic_int users; /* threads that know this memory, of which the last frees it */
     atomic_int is_over;
 };
@@ -101,22 +102,25 @@ static int claim(struct team *team, unsigned region)
     return -1;
 }
 
-/* Look out until a word is another than `seen`, or for as long as it is worth; what it is then. */
-static unsigned look_out(atomic_uint *word, unsigned seen)
+/* Look out until a word is another than `seen`, or for as long as it is worth; what it is then. It is worth
+ * nothing on the CPU of the thread that is to change it, which could not run meanwhile. */
+static unsigned look_out(atomic_uint *word, unsigned seen, atomic_int *others_cpu)
 {
     const int64_t until_ns = now_ns() + LOOK_OUT_NS;
     unsigned found = seen;
-    for (int look = 1; (found = atomic_load_explicit(word, memory_order_acquire)) == seen; look++) {
-        rest();
-        if (look % LOOKS_PER_READING == 0 && now_ns() > until_ns)
+    for (int look = 0; (found = atomic_load_explicit(word, memory_order_acquire)) == seen; look++) {
+        if (look % LOOKS_PER_READING == 0
+            && (atomic_load_explicit(others_cpu, memory_order_relaxed) == sched_getcpu()
+                || now_ns() > until_ns))
             break;
+        rest();
     }
     return found;
 }
 
 static unsigned next_region(struct team *team, unsigned seen)
 {
-    unsigned found = look_out(&team->region, seen);
+    unsigned found = look_out(&team->region, seen, &team->caller_cpu);
     while (found == seen) {
         atomic_fetch_add(&team->sleepers, 1);
         if (futex(&team->region, FUTEX_WAIT, seen) != 0)
@@ -153,6 +157,7 @@ static void *help(void *shared)
             break;
         for (int part; (part = claim(team, region)) >= 0;) {
             const int count = (int)(atomic_load(&team->claims) >> 16 & 0xffff);
+            atomic_store_explicit(&team->helper_cpu, sched_getcpu(), memory_order_relaxed);
             here = (struct place){team, part, count};
             team->function(team->data);
             here = (struct place){NULL, 0, 0};
@@ -289,6 +294,7 @@ void team_begin(team_function function, void *data, int count)
     team->function = function;
     team->data = data;
     atomic_store(&team->ended, 0);
+    atomic_store_explicit(&team->caller_cpu, sched_getcpu(), memory_order_relaxed);
     const unsigned region = atomic_load(&team->region) + 1;
     atomic_store(&team->claims, claims_of(region, count, 1));
     atomic_store(&team->region, region);
@@ -300,7 +306,7 @@ static void wait_for_helpers(struct team *team, unsigned count)
 {
     unsigned ended = atomic_load(&team->ended);
     while (ended < count) {
-        const unsigned found = look_out(&team->ended, ended);
+        const unsigned found = look_out(&team->ended, ended, &team->helper_cpu);
         if (found == ended) {
             atomic_store(&team->is_caller_asleep, 1);
             if (atomic_load(&team->ended) == ended)
@@ -350,7 +356,8 @@ void team_barrier(void)
             futex(&team->barrier, FUTEX_WAKE, INT_MAX);
         return;
     }
-    while (look_out(&team->barrier, passed) == passed) {
+    atomic_int *others_cpu = here.part == 0 ? &team->helper_cpu : &team->caller_cpu;
+    while (look_out(&team->barrier, passed, others_cpu) == passed) {
         atomic_fetch_add(&team->barrier_sleepers, 1);
         if (atomic_load(&team->barrier) == passed)
             futex(&team->barrier, FUTEX_WAIT, passed);
