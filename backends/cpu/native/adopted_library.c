@@ -69,6 +69,12 @@ static void read_dynamic_section(struct library *library, const struct link_map 
     }
 }
 
+static uintptr_t page_of(uintptr_t address)
+{
+    return address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+}
+
+/* The loader leaves the page alone that is sealed in part: where pages are larger than the linker knew. */
 static int find_sealed_pages(struct dl_phdr_info *info, size_t size, void *found)
 {
     struct library *library = found;
@@ -78,8 +84,8 @@ static int find_sealed_pages(struct dl_phdr_info *info, size_t size, void *found
     for (int index = 0; index < info->dlpi_phnum; index++) {
         const ElfW(Phdr) *header = &info->dlpi_phdr[index];
         if (header->p_type == PT_GNU_RELRO) {
-            library->sealed = library->base + header->p_vaddr;
-            library->sealed_end = library->sealed + header->p_memsz;
+            library->sealed = page_of(library->base + header->p_vaddr);
+            library->sealed_end = page_of(library->base + header->p_vaddr + header->p_memsz);
         }
     }
     return 1;
@@ -87,8 +93,7 @@ static int find_sealed_pages(struct dl_phdr_info *info, size_t size, void *found
 
 static int write_address(const struct library *library, uintptr_t *place, uintptr_t address)
 {
-    const uintptr_t page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t first = (uintptr_t)place & ~(page_bytes - 1);
+    const uintptr_t first = page_of((uintptr_t)place);
     const size_t length = (uintptr_t)(place + 1) - first;
     const int is_sealed = (uintptr_t)place >= library->sealed
                           && (uintptr_t)place < library->sealed_end;

@@ -106,9 +106,22 @@ void GOMP_loop_end_nowait(void)
 }
 
 static pthread_mutex_t atomic_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t is_prepared_for_fork = PTHREAD_ONCE_INIT;
+
+/* Who held it may be no thread of the child's. */
+static void unlock_in_child(void)
+{
+    pthread_mutex_init(&atomic_lock, NULL);
+}
+
+static void prepare_for_fork(void)
+{
+    pthread_atfork(NULL, NULL, unlock_in_child);
+}
 
 void GOMP_atomic_start(void)
 {
+    pthread_once(&is_prepared_for_fork, prepare_for_fork);
     pthread_mutex_lock(&atomic_lock);
 }
 

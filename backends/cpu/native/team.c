@@ -65,6 +65,7 @@ static __thread int thread_count;  /* 0 until it is asked for or set */
 static __thread struct team *own_team;
 static pthread_key_t end_of_thread;
 static pthread_once_t is_prepared = PTHREAD_ONCE_INIT;
+static int prepare_status;
 
 static long futex(void *word, int operation, unsigned value)
 {
@@ -90,6 +91,12 @@ static inline void rest(void)
 static uint64_t claims_of(unsigned region, int count, int next)
 {
     return (uint64_t)region << 32 | (uint64_t)count << 16 | (uint64_t)next;
+}
+
+/* 0 is what a helper has seen that has just been started. */
+static unsigned region_after(unsigned region)
+{
+    return region + 1 == 0 ? 1 : region + 1;
 }
 
 /* Claim the next part of a region; -1 if all are begun, or it is over. */
@@ -173,8 +180,9 @@ static void *help(void *shared)
 static void dismiss(void *team_object)
 {
     struct team *team = team_object;
+    own_team = NULL; /* other data of the thread may be destroyed later, and compute */
     atomic_store(&team->is_over, 1);
-    atomic_fetch_add(&team->region, 1);
+    atomic_store(&team->region, region_after(atomic_load(&team->region)));
     futex(&team->region, FUTEX_WAKE, INT_MAX);
     let_go(team);
 }
@@ -189,24 +197,28 @@ static void forget(void)
 
 static void prepare(void)
 {
-    pthread_key_create(&end_of_thread, dismiss);
-    pthread_atfork(NULL, NULL, forget);
+    prepare_status = pthread_key_create(&end_of_thread, dismiss);
+    if (prepare_status == 0)
+        prepare_status = pthread_atfork(NULL, NULL, forget);
 }
 
-static struct team *team_of_thread(void)
+static int have_team(void)
 {
     if (own_team != NULL)
-        return own_team;
+        return 0;
     pthread_once(&is_prepared, prepare);
+    if (prepare_status != 0)
+        return prepare_status;
     struct team *team = aligned_alloc(LINE, sizeof *team);
     if (team == NULL)
-        return NULL;
+        return ENOMEM;
     *team = (struct team){.users = 1};
-    if (pthread_setspecific(end_of_thread, team) != 0) {
+    const int status = pthread_setspecific(end_of_thread, team);
+    if (status == 0)
+        own_team = team;
+    else
         free(team);
-        return NULL;
-    }
-    return own_team = team;
+    return status;
 }
 
 /* Signals are for the threads that Python knows. */
@@ -240,24 +252,21 @@ int team_start(int count)
         return 0;
     if (count > MOST_PARTS)
         count = MOST_PARTS;
-    struct team *team = team_of_thread();
-    if (team == NULL)
-        return ENOMEM;
-    for (; team->helper_count < count - 1; team->helper_count++) {
-        const int status = start_helper(team);
-        if (status != 0)
-            return status;
+    int status = have_team();
+    while (status == 0 && own_team->helper_count < count - 1) {
+        status = start_helper(own_team);
+        own_team->helper_count += status == 0;
     }
-    return 0;
+    return status;
 }
 
 int team_threads(void)
 {
     cpu_set_t allowed;
     if (thread_count == 0)
-        thread_count = sched_getaffinity(0, sizeof allowed, &allowed) == 0
-                           ? CPU_COUNT(&allowed)
-                           : (int)sysconf(_SC_NPROCESSORS_ONLN);
+        team_set_threads(sched_getaffinity(0, sizeof allowed, &allowed) == 0
+                             ? CPU_COUNT(&allowed)
+                             : (int)sysconf(_SC_NPROCESSORS_ONLN));
     return thread_count;
 }
 
@@ -295,7 +304,7 @@ void team_begin(team_function function, void *data, int count)
     team->data = data;
     atomic_store(&team->ended, 0);
     atomic_store_explicit(&team->caller_cpu, sched_getcpu(), memory_order_relaxed);
-    const unsigned region = atomic_load(&team->region) + 1;
+    const unsigned region = region_after(atomic_load(&team->region));
     atomic_store(&team->claims, claims_of(region, count, 1));
     atomic_store(&team->region, region);
     wake_helpers(team, count - 1);
@@ -345,7 +354,7 @@ void team_barrier(void)
         return;
     struct team *team = here.team;
     if (team == NULL)
-        abort(); /* no memory for a team: the other parts can never come */
+        abort(); /* there can be no team: the other parts can never come */
     while (here.part == 0 && team_start(here.count) != 0)
         sched_yield(); /* parts that wait for each other need a thread each */
     const unsigned passed = atomic_load(&team->barrier);

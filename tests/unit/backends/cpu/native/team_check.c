@@ -1,21 +1,17 @@
-/* Teams without oneDNN and Python: each check ends the process where it finds what should not be.
+/* Teams without oneDNN and Python: each check ends the process where it finds what should not be. The team
+ * is a part of this file, so that a check can begin at any region.
  *
  *     team_check NAME
  */
-#define _GNU_SOURCE
+#include "team.c"
+
 #include "openmp_calls.h"
-#include "team.h"
 
 #include <dirent.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define CHECK(truth) \
     if (!(truth)) { \
@@ -127,6 +123,105 @@ static void forked(void)
     }
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
     region(4, 1);
+}
+
+static pthread_key_t before_team, after_team;
+
+static void compute_at_the_end(void *value)
+{
+    (void)value;
+    region(3, 1);
+}
+
+static void *use_all_keys(void *value)
+{
+    pthread_setspecific(before_team, value);
+    region(3, 1);
+    pthread_setspecific(after_team, value);
+    return NULL;
+}
+
+/* What a thread's data computes when it is destroyed, before and after the team, has a team, too. */
+static void last_regions(void)
+{
+    pthread_t thread;
+    const int before = thread_total();
+    pthread_key_create(&before_team, compute_at_the_end);
+    pthread_once(&is_prepared, prepare);
+    pthread_key_create(&after_team, compute_at_the_end);
+    for (int round = 0; round < 20; round++) {
+        pthread_create(&thread, NULL, use_all_keys, &before_team);
+        pthread_join(thread, NULL);
+        wait_for_threads(before);
+    }
+}
+
+/* Where others have all keys there is no team, and their data stays theirs. */
+static void no_key(void)
+{
+    pthread_key_t first, other;
+    pthread_key_create(&first, NULL);
+    pthread_setspecific(first, &other);
+    for (pthread_key_t any; pthread_key_create(&any, NULL) == 0;)
+        continue;
+    CHECK(team_start(3) == EAGAIN);
+    region(3, 0);
+    CHECK(pthread_getspecific(first) == &other);
+}
+
+static void *be_last_and_first(void *unused)
+{
+    (void)unused;
+    for (int round = 0; round < 2; round++) {
+        region(round == 0 ? 2 : MOST, 1);
+        region(round == 0 ? 2 : MOST, 1); /* which all have seen, and is not the one after the last */
+        atomic_store(&own_team->region, UINT_MAX);
+        if (round == 0)
+            region(MOST, 1);
+    }
+    team_start(MOST + 4);
+    return NULL;
+}
+
+/* Helpers come to the first region after the last number, and to the end of a team then. */
+static void wrapped(void)
+{
+    pthread_t thread;
+    const int before = thread_total();
+    for (int round = 0; round < 50; round++) {
+        pthread_create(&thread, NULL, be_last_and_first, NULL);
+        pthread_join(thread, NULL);
+        wait_for_threads(before);
+    }
+}
+
+static atomic_int is_locked;
+
+static void *lock_for_ever(void *unused)
+{
+    (void)unused;
+    ((void (*)(void))openmp_call("GOMP_atomic_start"))();
+    atomic_store(&is_locked, 1);
+    pause();
+    return NULL;
+}
+
+/* What another thread was amid of at fork does not hold up the child. */
+static void forked_amid(void)
+{
+    pthread_t thread;
+    int status = 1;
+    pthread_create(&thread, NULL, lock_for_ever, NULL);
+    while (!atomic_load(&is_locked))
+        sched_yield();
+    const pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        ((void (*)(void))openmp_call("GOMP_atomic_start"))();
+        ((void (*)(void))openmp_call("GOMP_atomic_end"))();
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void no_more(void *data)
@@ -262,7 +357,11 @@ int main(int count, char **names)
         const char *name;
         void (*check)(void);
     } checks[] = {{"parts", parts},     {"threads", threads}, {"forked", forked}, {"nested", nested},
-                  {"waiting", waiting}, {"loops", loops},     {"scarce", scarce}};
+                  {"waiting", waiting}, {"loops", loops},     {"scarce", scarce},
+                  {"last_regions", last_regions},
+                  {"no_key", no_key},
+                  {"wrapped", wrapped},
+                  {"forked_amid", forked_amid}};
     for (size_t index = 0; count == 2 && index < sizeof checks / sizeof checks[0]; index++)
         if (strcmp(names[1], checks[index].name) == 0) {
             checks[index].check();

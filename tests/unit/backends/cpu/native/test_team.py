@@ -8,6 +8,7 @@ import errno
 import os
 import resource
 import shutil
+import struct
 import subprocess
 import sys
 import textwrap
@@ -29,7 +30,8 @@ from unit.backends.cpu.comparing import assert_same_as_reference, missing_reason
 
 pytestmark = pytest.mark.skipif(missing_reason() is not None, reason="there is no CPU device here")
 COMPILER = shutil.which("cc")
-CHECKS = ["parts", "threads", "forked", "nested", "waiting", "loops"]
+CHECKS = ["parts", "threads", "forked", "forked_amid", "nested", "waiting", "loops"]
+CHECKS += ["last_regions", "no_key", "wrapped"]
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +41,7 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("there is no C compiler")
     program = tmp_path_factory.mktemp("team") / "team_check"
     (sources,) = map(Path, room.__path__)
-    files = [Path(__file__).with_name("team_check.c")]
-    files += [sources / name for name in ("team.c", "openmp_calls.c")]
+    files = [Path(__file__).with_name("team_check.c"), sources / "openmp_calls.c"]
     options = ["-std=gnu11", "-O2", "-pthread", f"-I{sources}", "-o", str(program)]
     subprocess.run([COMPILER, *options, *map(str, files)], check=True, timeout=100)
     return program
@@ -117,6 +118,54 @@ def test_others_keep_their_own_openmp() -> None:
         assert libgomp.omp_get_max_threads() == before
     finally:
         native_extension().set_team_threads(before)
+
+
+TURNED = """
+int omp_get_max_threads(void);
+static int kept = 1;
+int ask(void) { return omp_get_max_threads(); }
+int keep(int value) { return kept += value; }
+"""
+
+TURNS = """
+import ctypes, sys
+from aioinfer.backends.cpu.native.extension import native_extension
+library = ctypes.CDLL(sys.argv[1])
+assert native_extension().adopt_library(library._handle) is None
+native_extension().set_team_threads(77)
+print(library.ask(), library.keep(2))
+"""
+
+
+def cover_data_in_part(path: Path) -> None:
+    """Have the pages that the loader seals end amid the one of the data, as pages of 64 KiB do."""
+    content = bytearray(path.read_bytes())
+    (table,) = struct.unpack_from("<Q", content, 32)
+    size, count = struct.unpack_from("<HH", content, 54)
+    headers = [table + index * size for index in range(count)]
+    kinds = [struct.unpack_from("<IIQQQQQ", content, header) for header in headers]
+    (data_end,) = [kind[3] + kind[6] for kind in kinds if kind[0] == 1 and kind[1] & 2]
+    for header, kind in zip(headers, kinds, strict=True):
+        if kind[0] == 0x6474E552:  # PT_GNU_RELRO
+            struct.pack_into("<Q", content, header + 40, data_end - kind[3])
+    path.write_bytes(content)
+
+
+@pytest.mark.skipif(COMPILER is None or GOMP is None, reason="there is no compiler or libgomp")
+def test_what_the_loader_has_left_writable_stays_so(tmp_path: Path) -> None:
+    source, library = tmp_path / "turned.c", tmp_path / "turned.so"
+    source.write_text(TURNED)
+    options = ["-shared", "-fPIC", "-fopenmp", "-Wl,-z,lazy", "-o", str(library), str(source)]
+    subprocess.run([str(COMPILER), *options], check=True, timeout=100)
+    cover_data_in_part(library)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", TURNS, str(library)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout.split()) == (0, ["77", "3"]), ended.stderr
 
 
 COMPUTES = """
