@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 MAGIC = b"AIOINFER"
-VERSION = 4
+VERSION = 5
 ALIGN_BYTES = 64
 """Of each frame, from the beginning of the file: a cache line, and the widest vector register."""
 MOST_DIRECTORY_BYTES = 1 << 28

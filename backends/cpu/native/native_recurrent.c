@@ -5,14 +5,19 @@
  * block goes from its sums to its new state without memory in between. Units that fill the last
  * block up have weights of zeros.
  *
- * Threads take blocks of their own, and wait for each other where a state is read by all: behind
- * each step, unless a thread has a whole direction for itself.
+ * Directions, and sequences in portions, are walks that know nothing of each other: threads take them
+ * from the first step to the last. Otherwise threads share each round, a step or a phase of one: each
+ * has blocks of its own, whose weights stay in its cache, and takes over what those have not begun who
+ * are not there. So nobody waits for a thread that has no CPU, unless it lost that amid a block.
  */
+#define _GNU_SOURCE
 #include <math.h>
-#include "team.h"
+#include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "steps.h"
+#include "team.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("fp-contract=fast") /* sums and functions are chains of multiply-adds */
@@ -43,6 +48,7 @@ enum recurrent_word {
     RECURRENT_IS_COUPLED = 15, /* LSTM: what is not forgotten is not taken in */
     RECURRENT_CLIP,       /* the bits of a double: the most that goes into a gate */
     RECURRENT_PARTS,      /* threads that it is worth waking */
+    RECURRENT_ROWS,       /* sequences of a walk */
 };
 enum { HAS_START, HAS_RESULT, HAS_PEEPHOLES, HAS_LENGTHS };
 
@@ -203,9 +209,9 @@ INLINE void mix(const float *update, float *made, const float *before, float *af
         after[lane] = (1.0f - update[lane]) * made[lane] + update[lane] * before[lane];
 }
 
-/* What one call works on: a block of a direction in one step. */
+/* What one call works on: a block of a direction in one step, for some sequences. */
 struct place {
-    int64_t direction, block, step, phase;
+    int64_t direction, block, first, end, step, phase;
     const float *before;
     float *after;
 };
@@ -329,12 +335,11 @@ INLINE void advance(const struct recurrent *layer, const struct place *place,
 
 INLINE void walk_block(const struct recurrent *layer, const struct place *place, const int64_t cell)
 {
-    const int64_t batch = layer->words[RECURRENT_BATCH];
     const int is_last = cell != GRU || place->phase == 1;
     int64_t group[TOGETHER];
     int count = 0;
 
-    for (int64_t sequence = 0; sequence < batch; sequence++) {
+    for (int64_t sequence = place->first; sequence < place->end; sequence++) {
         if (place->step >= length_of(layer, sequence)) {
             if (is_last)
                 hold(layer, place, sequence);
@@ -363,48 +368,166 @@ WALK_BLOCK(walk_rnn, layer->words[RECURRENT_CELL])
 
 typedef void (*walker)(const struct recurrent *layer, const struct place *place);
 
-/* Take one phase of a step with blocks `first` to `last` of all directions' blocks in a row. */
-static void walk(const struct recurrent *layer, int64_t first, int64_t last, int64_t step,
-                 int64_t phase)
+static inline int64_t phases_of(const struct recurrent *layer)
+{
+    return layer->words[RECURRENT_CELL] == GRU ? 2 : 1;
+}
+
+/* Take a phase of a step with one of all directions' blocks in a row, for some sequences. */
+static void walk(const struct recurrent *layer, int64_t unit, int64_t first, int64_t end,
+                 int64_t round)
 {
     static const walker walkers[] = {walk_lstm, walk_gru, walk_late_gru,
                                      walk_rnn,  walk_rnn, walk_rnn};
-    const int64_t blocks = layer->padded / WIDE, left = layer->words[RECURRENT_TIME] - step;
+    const int64_t blocks = layer->padded / WIDE, phases = phases_of(layer);
+    const int64_t step = round / phases, left = layer->words[RECURRENT_TIME] - step;
+    /* The last step writes to the slot STATE. */
+    const struct place place = {
+        .direction = unit / blocks,
+        .block = unit % blocks,
+        .first = first,
+        .end = end,
+        .step = step,
+        .phase = round % phases,
+        .before = slot_of(layer, left % 2),
+        .after = slot_of(layer, (left + 1) % 2),
+    };
 
-    for (int64_t unit = first; unit < last; unit++) {
-        /* The last step writes to the slot STATE. */
-        const struct place place = {
-            unit / blocks,           unit % blocks, step, phase, slot_of(layer, left % 2),
-            slot_of(layer, (left + 1) % 2),
-        };
-        walkers[layer->words[RECURRENT_CELL]](layer, &place);
+    walkers[layer->words[RECURRENT_CELL]](layer, &place);
+}
+
+/* Take whole walks, as long as there are any that nobody has begun. */
+static void take_walks(const struct recurrent *layer, atomic_llong *begun, const char *stop)
+{
+    const int64_t *words = layer->words, blocks = layer->padded / WIDE;
+    const int64_t batch = words[RECURRENT_BATCH], rows = words[RECURRENT_ROWS];
+    const int64_t portions = (batch + rows - 1) / rows;
+    const int64_t rounds = words[RECURRENT_TIME] * phases_of(layer);
+
+    for (;;) {
+        const int64_t taken = atomic_fetch_add(begun, 1);
+        const int64_t start = taken / portions * blocks, first = taken % portions * rows;
+        const int64_t end = first + rows < batch ? first + rows : batch;
+        if (taken >= words[RECURRENT_DIRECTIONS] * portions)
+            return;
+        for (int64_t round = 0; round < rounds && !is_stopped(stop); round++)
+            for (int64_t unit = start; unit < start + blocks; unit++)
+                walk(layer, unit, first, end, round);
     }
 }
 
-/* Take all steps, as one thread of a team, or alone. */
-static void take_steps(const struct recurrent *layer, int64_t thread, int64_t team,
-                       const char *stop)
-{
-    const int64_t *words = layer->words, blocks = layer->padded / WIDE;
-    const int64_t directions = words[RECURRENT_DIRECTIONS], units = directions * blocks;
-    const int64_t phases = words[RECURRENT_CELL] == GRU ? 2 : 1;
-    const int64_t own = thread < team ? thread : team;
-    const int64_t first = units * own / team;
-    const int64_t last = thread < team ? units * (own + 1) / team : units;
+#define MOST_SHARES 64
+#define LINE 64         /* bytes that processors hand to each other */
+#define SHORT_WAIT 100  /* looks, before a thread that is there is taken for one that lost its CPU */
+#define LONG_WAIT 4000  /* some 100 us */
+#define LOOKS_PER_YIELD 64
+#define WORK_OF_A_LOOK 256 /* multiply-adds, about */
 
-    if (team == 1 || (team == 2 && directions == 2)) { /* no thread reads what another writes */
-        for (int64_t start = first; start < last; start += blocks)
-            for (int64_t step = 0; step < words[RECURRENT_TIME] && !is_stopped(stop); step++)
-                for (int64_t phase = 0; phase < phases; phase++)
-                    walk(layer, start, start + blocks, step, phase);
+/* What a thread has to do with rounds. Counts rise over all rounds, so nothing is ever set back. */
+struct share {
+    _Alignas(LINE) atomic_llong claimed; /* blocks of its own that somebody has begun */
+    atomic_int is_here;
+    _Alignas(LINE) atomic_llong ended; /* blocks that it has computed, whosever they were */
+    int64_t first, count;              /* its own blocks */
+};
+
+struct rounds {
+    const struct recurrent *layer;
+    struct share *shares;
+    int64_t share_count, units, count;
+};
+
+/* Which round it is: one begins when all blocks of that before have ended. */
+static inline int64_t round_of(const struct rounds *rounds)
+{
+    int64_t ended = 0;
+
+    for (int64_t index = 0; index < rounds->share_count; index++)
+        ended += atomic_load_explicit(&rounds->shares[index].ended, memory_order_acquire);
+    return ended / rounds->units;
+}
+
+/* Compute a block of a thread's that nobody has begun in this round; 0 if there is none. */
+static int take_block(const struct rounds *rounds, struct share *share, int64_t round,
+                      struct share *own)
+{
+    const int64_t batch = rounds->layer->words[RECURRENT_BATCH];
+    long long claimed = atomic_load_explicit(&share->claimed, memory_order_relaxed);
+
+    while (claimed < (round + 1) * share->count)
+        if (atomic_compare_exchange_weak(&share->claimed, &claimed, claimed + 1)) {
+            walk(rounds->layer, share->first + claimed - round * share->count, 0, batch, round);
+            atomic_store_explicit(
+                &own->ended, atomic_load_explicit(&own->ended, memory_order_relaxed) + 1,
+                memory_order_release);
+            return 1;
+        }
+    return 0;
+}
+
+static inline void rest(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Share rounds with others from whichever it is to the last. A helper that waits for long goes: then
+ * somebody has lost the CPU amid a block, and the caller waits for that alone. */
+static void share_rounds(const struct rounds *rounds, int64_t thread, const char *stop)
+{
+    const int64_t *words = rounds->layer->words;
+    const int64_t work = WIDE * MOST_GATES * words[RECURRENT_HIDDEN] * words[RECURRENT_BATCH];
+    const int64_t short_wait = SHORT_WAIT + work / WORK_OF_A_LOOK;
+    struct share *own = rounds->shares + thread;
+    int64_t looks = 0, round;
+
+    atomic_store(&own->is_here, 1);
+    while ((round = round_of(rounds)) < rounds->count && !is_stopped(stop)) {
+        int has_taken = 0;
+        while (take_block(rounds, own, round, own))
+            has_taken = 1;
+        for (int64_t index = 0; index < rounds->share_count && !has_taken; index++) {
+            struct share *other = rounds->shares + index;
+            if (looks > short_wait || !atomic_load_explicit(&other->is_here, memory_order_relaxed))
+                has_taken = take_block(rounds, other, round, own);
+        }
+        looks = has_taken ? 0 : looks + 1;
+        rest();
+        if (looks > short_wait + LONG_WAIT && thread > 0)
+            break;
+        if (looks > short_wait && looks % LOOKS_PER_YIELD == 0)
+            sched_yield(); /* perhaps it is this CPU that the other one wants */
+    }
+    atomic_store(&own->is_here, 0);
+}
+
+/* Have threads take walks if there are enough of them, else share rounds. */
+static void take_steps(const struct recurrent *layer, const char *stop)
+{
+    const int64_t *words = layer->words, rows = words[RECURRENT_ROWS];
+    const int64_t walks = words[RECURRENT_DIRECTIONS] * ((words[RECURRENT_BATCH] + rows - 1) / rows);
+    const int64_t units = words[RECURRENT_DIRECTIONS] * layer->padded / WIDE;
+    const int64_t most = team_threads() < MOST_SHARES ? team_threads() : MOST_SHARES;
+    const int64_t parts = words[RECURRENT_PARTS] < most ? words[RECURRENT_PARTS] : most;
+
+    if (walks >= parts) {
+        atomic_llong begun = 0;
+#pragma omp parallel num_threads((int)parts) if (parts > 1)
+        take_walks(layer, &begun, stop);
         return;
     }
-    for (int64_t step = 0; step < words[RECURRENT_TIME]; step++)
-        for (int64_t phase = 0; phase < phases; phase++) {
-            if (!is_stopped(stop)) /* all wait all the same: who is late must find the others */
-                walk(layer, first, last, step, phase);
-#pragma omp barrier
-        }
+    struct share shares[MOST_SHARES];
+    for (int64_t index = 0; index < parts; index++) {
+        const int64_t first = units * index / parts;
+        shares[index] = (struct share){.first = first, .count = units * (index + 1) / parts - first};
+    }
+    const struct rounds rounds = {layer, shares, parts, units,
+                                  words[RECURRENT_TIME] * phases_of(layer)};
+#pragma omp parallel num_threads((int)parts)
+    share_rounds(&rounds, team_part(), stop);
 }
 
 /* data: what the input adds to the gates, float32 by the strides of RECURRENT_GATES, for each time and
@@ -417,7 +540,7 @@ static int recurrent(char *const *data, const int64_t *parameters, const char *s
 {
     const int64_t cell = parameters[RECURRENT_CELL], hidden = parameters[RECURRENT_HIDDEN];
     const int64_t directions = parameters[RECURRENT_DIRECTIONS], time = parameters[RECURRENT_TIME];
-    const int64_t batch = parameters[RECURRENT_BATCH], parts = parameters[RECURRENT_PARTS];
+    const int64_t batch = parameters[RECURRENT_BATCH];
     const int64_t *has = parameters + RECURRENT_HAS;
     struct recurrent layer = {.words = parameters};
     double clip;
@@ -444,11 +567,7 @@ static int recurrent(char *const *data, const int64_t *parameters, const char *s
     }
     if (time % 2)
         memcpy(slot_of(&layer, STATE_BEFORE), slot_of(&layer, STATE), slot_bytes);
-#pragma omp parallel if (parts > 1)
-    {
-        const int64_t count = team_part_count();
-        take_steps(&layer, team_part(), count < parts ? count : parts, stop);
-    }
+    take_steps(&layer, stop);
     return STATUS_OK;
 }
 

@@ -473,8 +473,8 @@ def _tree_ensemble(parameters: Sequence[int]) -> list[Reach]:
 
 
 def _recurrent(parameters: Sequence[int]) -> list[Reach]:
-    kind, time, batch, hidden, directions, backwards, *words = _take(parameters, 18)
-    flags, (is_coupled, _, parts) = words[5:9], words[9:]
+    kind, time, batch, hidden, directions, backwards, *words = _take(parameters, 19)
+    flags, (is_coupled, _, parts, rows) = words[5:9], words[9:]
     _, has_result, has_peepholes, has_lengths = flags
     known = range(len(_RECURRENT_GATES)), (1, 2), range(4)
     if not all(
@@ -487,6 +487,8 @@ def _recurrent(parameters: Sequence[int]) -> list[Reach]:
         raise ValueError(f"a layer with the flags {flags}, {is_coupled} in {parts} parts")
     if min(time, batch, hidden) < 1 or (has_peepholes and kind):
         raise ValueError(f"a layer of kind {kind} of {[time, batch, hidden]}")
+    if not 1 <= rows <= batch:
+        raise ValueError(f"walks with {rows} of {batch} sequences")
     gates, slots = _RECURRENT_GATES[kind], _RECURRENT_SLOTS[kind]
     padded = -(-hidden // _RECURRENT_BLOCK) * _RECURRENT_BLOCK
     units = _product(directions, padded, 4)

@@ -29,8 +29,12 @@ Array = np.ndarray[Any, Any]
 
 BLOCK = 16
 """Hidden units in a block, as native_recurrent.c has it."""
+TOGETHER = 3
+"""Sequences that read weights together, as native_recurrent.c has it."""
 MULTIPLY_ADDS_PER_THREAD = 1 << 15
-"""Of a step: what takes about a microsecond, as waiting for another thread does."""
+"""Of a step that threads share: what takes about a microsecond, as handing states over does."""
+MULTIPLY_ADDS_PER_WALK = 1 << 18
+"""Of a layer: what takes as long as waking another thread does, or less."""
 MOST_SEQUENCES = 4
 """Of more, oneDNN's matrices are faster in one thread; in several it is slower than in one."""
 
@@ -88,7 +92,7 @@ def lower_native(node: Node, cell: Cell, builder: PlanBuilder) -> None:
         *(has_start, result is not None, peepholes is not None, lengths is not None),
         bool(node.attributes.get("input_forget")),
         double_bits(float(node.attributes.get("clip", math.inf))),
-        _part_count(layer, builder.thread_count),
+        *_division(layer, builder.thread_count, lengths is not None),
     )
     builder.native("recurrent", operands, words)
     slots = (0, _MEMORY)
@@ -306,14 +310,28 @@ def _lengths(node: Node, cell: Cell) -> Value | None:
     return value if (value.constant != cell.time).any() else None
 
 
-def _part_count(layer: _Layer, threads: int) -> int:
-    """Choose the threads: two directions need not wait for each other, more do in each step."""
+def _division(layer: _Layer, threads: int, has_lengths: bool) -> tuple[int, int]:
+    """Choose the threads, and how many sequences one of them walks with from end to end.
+
+    Where there are as many walks as threads, these need not wait for each other; otherwise they
+    share each step. Portions are whole groups of sequences that read weights together, so that
+    results are the same by any number of threads; sequences that end early would form others.
+    """
     cell = layer.cell
     step = cell.directions * cell.batch * layer.gates * cell.hidden * cell.hidden
-    most = max(1, step // MULTIPLY_ADDS_PER_THREAD)
-    if cell.directions == 2 and step * cell.time > 8 * MULTIPLY_ADDS_PER_THREAD:
-        most = max(2, most)
-    return min(threads, most)
+    if threads == 1 or step * cell.time <= MULTIPLY_ADDS_PER_WALK:
+        return 1, cell.batch
+    if cell.directions >= threads:
+        return threads, cell.batch
+    blocks = cell.directions * layer.padded // BLOCK
+    sharing = max(1, min(threads, step // MULTIPLY_ADDS_PER_THREAD, blocks))
+    if sharing < threads and not has_lengths:
+        groups = -(-cell.batch // TOGETHER)
+        rows = min(cell.batch, TOGETHER * -(-groups * cell.directions // threads))
+        walks = cell.directions * -(-cell.batch // rows)
+        if walks > sharing:
+            return min(threads, walks), rows
+    return max(cell.directions, sharing), cell.batch
 
 
 def _constant(node: Node, place: int) -> Array | None:

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer import Core
+from aioinfer.backends.cpu.native.step_runner import double_bits
 from aioinfer.errors import AioInferError, UnsupportedOpError
 from exhaustive import drawn
 from unit.backends.cpu.comparing import BF16_BOUND, assert_same_as_reference, model_of, run
+from unit.backends.cpu.native_calls import run_native
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 EXAMPLES = settings(max_examples=drawn(30), derandomize=True)
@@ -379,6 +381,41 @@ def test_lengths_clips_and_groups_of_sequences(
         (made,) = network.runtime_graph().nodes
         assert "native:recurrent" in made.metadata["implementation"]
     assert_same_as_reference(core, model, inputs, bound=1e-5, INFERENCE_NUM_THREADS=threads)
+
+
+@pytest.mark.parametrize("kind", range(6))
+@pytest.mark.parametrize("directions", [1, 2])
+def test_walks_and_shared_steps_give_the_bits_of_one_thread(kind: int, directions: int) -> None:
+    """Threads that divide a layer by blocks or by sequences sum in the order of one alone."""
+    rng = np.random.default_rng(kind)
+    time, batch, hidden, gates = 7, 8, 40, (4, 3, 3, 1, 1, 1)[kind]
+    columns, width = directions * gates * 48, directions * hidden
+
+    def draw(*shape: int) -> np.ndarray:
+        return (rng.standard_normal(shape) * 0.3).astype(np.float32)
+
+    given = [draw(time, batch, columns), draw(directions, 3, hidden, gates, 16)]
+    if kind == 2:
+        given.append(draw(directions, 48))
+    start = draw(4, directions, batch, 48)
+
+    def ends_of(parts: int, rows: int) -> list[np.ndarray]:
+        states, result = start.copy(), np.full((time, batch, width), np.nan, np.float32)
+        words = [kind, time, batch, hidden, directions, directions, batch * columns, columns]
+        words += [batch * width, hidden, width, 1, 1, 0, 0, 0, double_bits(np.inf), parts, rows]
+        run_native("recurrent", [*given, states, result], words, threads=parts)
+        return [result, states[0], states[2] if kind == 0 else states[0]]
+
+    alone = ends_of(1, batch)
+    assert np.isfinite(alone[0]).all()
+    for parts, rows in [(1, 3), (2, 8), (2, 6), (3, 3), (3, 8), (4, 8), (6, 3), (16, 8)]:
+        for got, wanted in zip(ends_of(parts, rows), alone, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("op", ["LSTM", "GRU", "RNN"])
+def test_many_sequences_of_few_units_are_divided(core: Core, op: str) -> None:
+    check(core, op, time=12, batch=500, hidden=16, outputs=outputs_of(op), INFERENCE_NUM_THREADS=2)
 
 
 def test_lengths_beyond_the_input_fail_with_the_node(core: Core) -> None:
