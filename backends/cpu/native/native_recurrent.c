@@ -465,15 +465,6 @@ static int take_block(const struct rounds *rounds, struct share *share, int64_t 
     return 0;
 }
 
-static inline void rest(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 /* Share rounds with others from whichever it is to the last. A helper that waits for long goes: then
  * somebody has lost the CPU amid a block, and the caller waits for that alone. */
 static void share_rounds(const struct rounds *rounds, int64_t thread, const char *stop)
@@ -495,7 +486,7 @@ static void share_rounds(const struct rounds *rounds, int64_t thread, const char
                 has_taken = take_block(rounds, other, round, own);
         }
         looks = has_taken ? 0 : looks + 1;
-        rest();
+        team_rest();
         if (looks > short_wait + LONG_WAIT && thread > 0)
             break;
         if (looks > short_wait && looks % LOOKS_PER_YIELD == 0)

@@ -79,15 +79,6 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static inline void rest(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static uint64_t claims_of(unsigned region, int count, int next)
 {
     return (uint64_t)region << 32 | (uint64_t)count << 16 | (uint64_t)next;
@@ -120,7 +111,7 @@ static unsigned look_out(atomic_uint *word, unsigned seen, atomic_int *others_cp
             && (atomic_load_explicit(others_cpu, memory_order_relaxed) == sched_getcpu()
                 || now_ns() > until_ns))
             break;
-        rest();
+        team_rest();
     }
     return found;
 }

@@ -26,4 +26,14 @@ int team_part_count(void);
  * this waits for helpers that have not come. */
 void team_barrier(void);
 
+/* Between two looks at what another thread changes. */
+static inline void team_rest(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 #endif
