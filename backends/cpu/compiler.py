@@ -183,19 +183,20 @@ class Compiler:
                     have,
                 )
                 return None
-        stored.graph_of = self._graph_of
+        stored.graph_of = self.graph_of
         return stored
 
     def _begin(self) -> None:
         """Do once for all plans what is done before the first."""
-        _ = self._prepared, self._ids
+        _ = self._prepared, self.ids
 
     @functools.cached_property
     def _prepared(self) -> Model | None:
         return prepared_model(self._model, shapeless_passes(self._passes))
 
     @functools.cached_property
-    def _ids(self) -> SubgraphId:
+    def ids(self) -> SubgraphId:
+        """Name the plans."""
         names = [item.name for item in self._passes]
         return SubgraphId(self._model.graph, self._float_dtype, names)
 
@@ -211,9 +212,7 @@ class Compiler:
             **plan_facts(self.engine),
         }
 
-    def _graph_of(
-        self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]
-    ) -> Graph:
+    def graph_of(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Graph:
         """Make the graph that a plan executes."""
         graph = self._rewritten(shapes, contents).graph
         release_constants(graph)
@@ -260,7 +259,7 @@ class Compiler:
         self, template: PlanTemplate, free: Sequence[int], shapes: Mapping[str, Sequence[int]]
     ) -> Plan | None:
         with self.engine.with_threads(template.thread_count):
-            return template.plan_for(free, self._ids.of(shapes, {}))
+            return template.plan_for(free, self.ids.of(shapes, {}))
 
     def _traced(
         self, shapes: Mapping[str, Sequence[int]], free: Sequence[int]
@@ -302,7 +301,7 @@ class Compiler:
             thread_count=thread_count,
             float_dtype=self._float_dtype,
             keep_nan=self._keep_nan,
-            plan_id="" if isinstance(engine, TracedEngine) else self._ids.of(shapes, contents),
+            plan_id="" if isinstance(engine, TracedEngine) else self.ids.of(shapes, contents),
             states=self._states,
             has_open_lengths=not self._has_one,
         )

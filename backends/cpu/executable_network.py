@@ -39,7 +39,7 @@ from .native.step_runner import step_runner
 from .network_metrics import network_metrics
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
-from .plans.steps import NumpyStep
+from .plans.subgraph_id import SubgraphId
 from .programs.growing_memory import in_room, next_room, view_of
 from .programs.lane_programs import LanePrograms
 from .programs.node_times import node_times
@@ -119,7 +119,7 @@ class CpuNetwork(ExecutableNetwork):
             self._abandon()
             raise
         if compiler.is_imported:  # the model has no nodes
-            self.runs_user_code = any(map(_runs_user_code, plans))
+            self.runs_user_code = any(plan.runs_user_code for plan in plans)
         self.only_plan = plans[0] if self._has_one_plan(plans) else None
         """The plan of all runs, where all inputs are static."""
         self.request_plan: Callable[[Mapping[str, Any]], PendingPlan[Plan]] = self._plans.request
@@ -144,6 +144,8 @@ class CpuNetwork(ExecutableNetwork):
         if not self.config[EXPORTABLE]:
             self.forget_model()
         for plan in plans:
+            if plan.bound:
+                continue  # that of a network which is alike
 
             def prepare(lane: Lane, plan: Plan = plan) -> Ready:
                 self._programs.program(plan, lane)
@@ -178,6 +180,11 @@ class CpuNetwork(ExecutableNetwork):
 
         self.only_plan, self.request_plan = None, request_plan
         self._compile_executor.run(look, NOW, ended)
+
+    @property
+    def plan_ids(self) -> SubgraphId:
+        """What names its plans."""
+        return self._compiler.ids
 
     def _check_stored(self, check: Callable[[], None]) -> None:
         """Have the weights of stored plans checked on the thread that reads plans, before it does.
@@ -325,11 +332,6 @@ class CpuNetwork(ExecutableNetwork):
             lambda: compiler.packed_bytes,
             self._programs,
         )
-
-
-def _runs_user_code(plan: Plan) -> bool:
-    nodes = (step.node for step in plan.steps if isinstance(step, NumpyStep))
-    return any(node is not None and node.user_kernel is not None for node in nodes)
 
 
 def _without_frames(error: BaseException) -> BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from ...runtime.blobs.reader import Blob
 from ...runtime.blobs.tensors_record import damaged
 from ...runtime.devices.extension import bind_kernels
 from ...runtime.devices.plugin import CoreHandle, Plugin
-from ...runtime.graph import Model
+from ...runtime.graph import Graph, Model
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
@@ -38,13 +39,14 @@ from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
 from .native.step_runner import build_mark, step_runner
-from .onednn.bindings import OneDnnError, open_engine
+from .onednn.bindings import Engine, OneDnnError, open_engine
 from .onednn.post_ops import slow_steps
 from .passes import first_passes, plan_passes, shared_passes
 from .passes.int8_fusion import Int8Fusion
 from .passes.quantization_facts import is_int8_weights
 from .pieces.pieced_network import PiecedNetwork
 from .pieces.stepped_nodes import SteppedNodes
+from .plans.alike_plan import alike_plan, may_be_shared
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .precision import (
@@ -207,6 +209,29 @@ class CpuPlugin(Plugin):
             return self._pieced_network(model, stepped, config)
         return self._network(model, config)
 
+    def load_alike(
+        self, model: Model, config: Configuration, known: ExecutableNetwork
+    ) -> ExecutableNetwork | None:
+        if self.extensions or not isinstance(known, CpuNetwork):
+            return None
+        own, plan = model.to_rewrite(), known.only_plan
+        own.is_settled = True
+        if plan is None or config[EXPORTABLE] or not may_be_shared(plan):
+            return self._network(own, config)
+        streams, resolved = self._resolved(config)
+        again = partial(_compiler, self.name, self._engine, config=resolved, streams=streams)
+        ids, graph_of = known.plan_ids, partial(_graph_of, again)
+        compiler = Compiler(
+            own,
+            self._engine,
+            device=self.name,
+            thread_count=streams.thread_count,
+            float_dtype=PRECISIONS[resolved[INFERENCE_PRECISION_HINT]],
+            passes=(),
+            only_plan=lambda _: alike_plan(plan, ids, own, graph_of),
+        )
+        return CpuNetwork(own, compiler, streams, resolved, self.core)
+
     def _stepped(self, model: Model) -> SteppedNodes:
         return SteppedNodes(model.opsets, self._extensions)
 
@@ -282,7 +307,9 @@ class CpuPlugin(Plugin):
         check_model: Callable[[], None] | None = None,
     ) -> ExecutableNetwork:
         streams, config = self._resolved(config)
-        compiler = self._compiler(
+        compiler = _compiler(
+            self.name,
+            self._engine,
             model,
             config,
             streams,
@@ -301,32 +328,11 @@ class CpuPlugin(Plugin):
         return PiecedNetwork(
             model,
             stepped,
-            lambda piece: self._compiler(piece, config, streams),
+            lambda piece: _compiler(self.name, self._engine, piece, config, streams),
             self._engine,
             streams,
             config,
             self.core,
-        )
-
-    def _compiler(
-        self, model: Model, config: Configuration, streams: StreamsConfig, **of_whole: Any
-    ) -> Compiler:
-        """Make what builds the plans of a model; ``of_whole`` is what no piece of one has."""
-        return Compiler(
-            model,
-            self._engine,
-            device=self.name,
-            thread_count=streams.thread_count,
-            float_dtype=PRECISIONS[config[INFERENCE_PRECISION_HINT]],
-            passes=plan_passes(
-                config[CPU_DISABLED_PASSES.key],
-                keep_nan=config[CPU_KEEP_NAN.key],
-                has_int8=has_int8(self._engine.instruction_set),
-                slow=slow_steps(self._engine.instruction_set),
-            ),
-            keep_nan=config[CPU_KEEP_NAN.key],
-            keeps_model=config[EXPORTABLE],
-            **of_whole,
         )
 
     def _resolved(self, config: Configuration) -> tuple[StreamsConfig, Configuration]:
@@ -354,6 +360,42 @@ class CpuPlugin(Plugin):
         )
         chosen = {NUM_STREAMS: streams.stream_count, INFERENCE_PRECISION_HINT: precision}
         return streams, config.with_defaults(chosen)
+
+
+def _compiler(
+    device: str,
+    engine: Engine,
+    model: Model,
+    config: Configuration,
+    streams: StreamsConfig,
+    **of_whole: Any,
+) -> Compiler:
+    """Make what builds the plans of a model; ``of_whole`` is what no piece of one has."""
+    return Compiler(
+        model,
+        engine,
+        device=device,
+        thread_count=streams.thread_count,
+        float_dtype=PRECISIONS[config[INFERENCE_PRECISION_HINT]],
+        passes=plan_passes(
+            config[CPU_DISABLED_PASSES.key],
+            keep_nan=config[CPU_KEEP_NAN.key],
+            has_int8=has_int8(engine.instruction_set),
+            slow=slow_steps(engine.instruction_set),
+        ),
+        keep_nan=config[CPU_KEEP_NAN.key],
+        keeps_model=config[EXPORTABLE],
+        **of_whole,
+    )
+
+
+def _graph_of(compiler_of: Callable[[Model], Compiler], model: Model) -> Graph:
+    """Make the graph that the plan of a model executes, for which passes once a model do nothing.
+
+    The model may be rewritten.
+    """
+    model.is_settled = True
+    return compiler_of(model).graph_of({}, {})
 
 
 def _look_at_file(network: ExecutableNetwork, blob: Blob) -> None:

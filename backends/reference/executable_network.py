@@ -44,7 +44,7 @@ __all__ = ["ReferenceNetwork", "passes_with"]
 
 
 class ReferenceNetwork(ExecutableNetwork):
-    """A model compiled for one REFERENCE device."""
+    """A model compiled for one REFERENCE device; by ``steps``, if they are known already."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class ReferenceNetwork(ExecutableNetwork):
         core: CoreHandle,
         finder: KernelFinder,
         extensions: Sequence[Extension],
+        steps: Steps | None = None,
     ) -> None:
         device = f"REFERENCE.{config['DEVICE_ID']}"
         streams = stream_count(config, allowed_cpus().count)
@@ -65,7 +66,8 @@ class ReferenceNetwork(ExecutableNetwork):
             config=config,
             core=core,
         )
-        self._model, self._finder, self._extensions = model, finder, extensions
+        self._model, self.finder, self._extensions = model, finder, extensions
+        self._only_steps = steps
         self._keeps_model = config[EXPORTABLE] or not has_static_types(model.inputs)
         self._output_names = [port.name for port in self.outputs]
         self._pairs = find_pairs(model, config)
@@ -94,12 +96,19 @@ class ReferenceNetwork(ExecutableNetwork):
         self._provide_slots([_ReferenceSlot(self) for _ in range(slots)])
 
     def _plan(self, shapes: Mapping[str, Sequence[int]], _contents: Mapping[str, Any]) -> Steps:
+        if self._only_steps is not None:
+            return self._only_steps
         passes = passes_with(self._extensions)
         model = specialize(self._model, shapes, passes, is_last=not self._keeps_model)
         refuse_what_cannot_fit(model.graph)
-        steps = compile_steps(model.graph, self._finder, self._states_in_place(model.graph))
+        steps = compile_steps(model.graph, self.finder, self._states_in_place(model.graph))
         release_constants(model.graph)  # the steps have them
         return steps
+
+    def steps_for(self, model: Model) -> Steps | None:
+        """Return its steps for a model that is alike; None if they are not of one signature."""
+        plans = self._plans.plans() if has_static_types(self._model.inputs) else []
+        return plans[0].named_by(model.graph) if len(plans) == 1 else None
 
     def _states_in_place(self, graph: Graph) -> list[StatePlan]:
         """List the states that no kernel of a user computes."""

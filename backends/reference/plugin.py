@@ -103,6 +103,15 @@ class ReferencePlugin(Plugin):
             raise UnsupportedOpError(node, model.node(node).op, config.device, reason)
         return ReferenceNetwork(model, config, self.core, finder, self.extensions)
 
+    def load_alike(
+        self, model: Model, config: Configuration, known: ExecutableNetwork
+    ) -> ExecutableNetwork | None:
+        if self.extensions or not isinstance(known, ReferenceNetwork):
+            return None
+        own = model.to_rewrite()
+        own.is_settled = True
+        return ReferenceNetwork(own, config, self.core, known.finder, (), known.steps_for(own))
+
     def _finder(self, model: Model, config: Configuration) -> KernelFinder:
         kernels = {key: extension.kernel for key, extension in self._extensions.items()}
         return KernelFinder(model.opsets, kernels, config.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -98,10 +98,11 @@ class NetworkLoader:
         """Return what loads models on a device that has been looked up."""
         plugin, config_of = self._devices.loadable(device)
         configuration = config_of(config)
+        known: dict[Hashable, ExecutableNetwork] = {}
 
         def load(model: Model) -> ExecutableNetwork:
             with loading_failures_named(device):
-                network = self._compiled(device, plugin, model, configuration)
+                network = self._compiled(device, plugin, model, configuration, None, known)
             self._networks.keep(network)
             _warm_up_if_asked(network, configuration)
             return network
@@ -136,8 +137,12 @@ class NetworkLoader:
         wanted: Model,
         configuration: Configuration,
         was: FileStatus | None = None,
+        alike: dict[Hashable, ExecutableNetwork] | None = None,
     ) -> ExecutableNetwork:
-        """Have the plugin compile a model, or import it where its content is known."""
+        """Have the plugin compile a model, or import it where its content is known.
+
+        ``alike`` are networks with these properties by what models that are alike have in common.
+        """
         if wanted.is_mapped and (
             has_static_types(wanted.inputs) or not _may_map(plugin, configuration)
         ):
@@ -150,7 +155,10 @@ class NetworkLoader:
         with held, placed(network=wanted.name):
             if cache is not None:
                 return cache.load(wanted, pairs, was)
-            network = plugin.load_network(wanted, configuration)
+            if alike is None or pairs:
+                network = plugin.load_network(wanted, configuration)
+            else:
+                network = _load_alike(plugin, wanted, configuration, alike)
         if pairs and network.states is None:  # AUTO returns what it had this Core load
             network.keep_states(pairs)
         return network
@@ -206,6 +214,32 @@ class NetworkLoader:
         core = self._core()
         assert core is not None, "a call of it is under way"
         return with_functions(network, replace(functions, adopt=network.adopt_array), core)
+
+
+def _load_alike(
+    plugin: Plugin,
+    model: Model,
+    configuration: Configuration,
+    alike: dict[Hashable, ExecutableNetwork],
+) -> ExecutableNetwork:
+    """Have the plugin compile a model, or take what it can of a network whose model is alike."""
+    from ..graph.likeness import structure_of
+
+    structure = structure_of(model)
+    known = None if structure is None else alike.get(structure)
+    if known is not None:
+        network = plugin.load_alike(model, configuration, known)
+        if network is not None:
+            network.remarks = known.remarks
+            text = "model %r is compiled for %s as that of %r"
+            logging.getLogger(f"aioinfer.{configuration.device}").info(
+                text, network.name, network.device, known.name
+            )
+            return network
+    network = plugin.load_network(model, configuration)
+    if structure is not None and network.is_as_given:
+        alike[structure] = network
+    return network
 
 
 def _may_map(plugin: Plugin, configuration: Configuration) -> bool:

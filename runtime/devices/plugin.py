@@ -308,10 +308,22 @@ class Plugin(ABC):
         remarks = self.remarks(transformed, report, config)
         network = self.compile_network(transformed, config)
         network.removed_nodes, network.remarks = report.removed_names, remarks
+        network.is_as_given = not report.patch_count
         if read_again is not None:
             network.model_again = partial(self._transformed_again, read_again, config)
         log.info("model %r is compiled for %s: %r", network.name, network.device, config)
         return network
+
+    def load_alike(
+        self, _model: Model, _config: Configuration, _known: ExecutableNetwork
+    ) -> ExecutableNetwork | None:
+        """(optional) Load a model that differs in names alone from that of a network just loaded.
+
+        ``known`` has the same properties and was compiled from its model as it was given. What was
+        compiled for it may be shared, as far as no name is in it and a close does not free it. None
+        where nothing can be, and by default: it is loaded as any other then.
+        """
+        return None
 
     def _transformed_again(self, read_again: Callable[[], Model], config: Configuration) -> Model:
         model = read_again()

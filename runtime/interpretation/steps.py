@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -118,6 +119,25 @@ class Steps:
 
     def __len__(self) -> int:
         return len(self._steps)
+
+    def named_by(self, graph: Graph) -> Steps | None:
+        """Return the same steps for a graph that differs from theirs in names alone.
+
+        None if its nodes are not theirs, one by one.
+        """
+        nodes = list(graph.nodes)
+        if [node.op for node in nodes] != [step.op for step in self._steps]:
+            return None
+        made = copy(self)
+        made._steps = tuple(
+            [
+                step._replace(name=node.name, fused_from=node.fused_from)
+                for step, node in zip(self._steps, nodes, strict=True)
+            ]
+        )
+        names = [value.name for value in graph.inputs]
+        made._inputs = dict(zip(names, self._inputs.values(), strict=True))
+        return made
 
     def run(
         self,

@@ -101,6 +101,8 @@ class CompiledNetwork(Closing):
         """Makes the transformed model once more, for an export without weights; None: cannot."""
         self.removed_nodes: tuple[str, ...] = ()
         """Nodes of the file for which ``runtime_graph`` has none: passes made them needless."""
+        self.is_as_given = False
+        """True if the passes that its device runs once a model have changed nothing in its own."""
         self.batching_refusal = ""
         """Why its requests do not share runs, where that was asked for if it can be."""
         self.remarks: tuple[str, ...] = ()

@@ -23,7 +23,7 @@ from .operand_layout import Buffer, Layout, Operand
 from .packed_weights import PackedWeight
 from .rooms import Room
 from .step_table import ReplayedSteps, StepTable
-from .steps import NativeStep, Step
+from .steps import NativeStep, NumpyStep, Step
 
 __all__ = [
     "Description",
@@ -114,6 +114,10 @@ class Plan:
     resized: dict[int, Plan | None] = field(default_factory=dict)
     """The same for smaller teams, by thread count: made when one is wanted, None where it cannot
     be. Set by the compile thread, read by streams."""
+    bound: weakref.WeakValueDictionary[Any, Any] = field(
+        default_factory=weakref.WeakValueDictionary, init=False
+    )
+    """Programs by stream, of this plan or of one that is alike and has the same dictionary."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_packed: list[bool] = field(default_factory=list)
 
@@ -193,6 +197,12 @@ class Plan:
         """True if it pays to take the memory of what a run makes anew from a pool."""
         sizes = (math.prod(shape) * dtype.itemsize for shape, dtype in self.made_forms)
         return any(size_bytes >= POOLED_BYTES for size_bytes in sizes)
+
+    @functools.cached_property
+    def runs_user_code(self) -> bool:
+        """True if a step calls a function that users have brought."""
+        nodes = [step.node for step in self.steps if isinstance(step, NumpyStep)]
+        return any(node is not None and node.user_kernel is not None for node in nodes)
 
     @functools.cached_property
     def can_shrink(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -24,8 +25,18 @@ class SubgraphId:
     """
 
     def __init__(self, graph: Graph, float_dtype: DType, passes: Iterable[str]) -> None:
-        text = f"{float_dtype.label}\n{' '.join(passes)}\n{graph_text(graph)}"
-        self._hash = hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+        self._made_by = f"{float_dtype.label}\n{' '.join(passes)}\n"
+        self._hash = self._hash_with(graph)
+
+    def _hash_with(self, graph: Graph) -> Any:
+        text = f"{self._made_by}{graph_text(graph)}"
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+
+    def for_graph(self, graph: Graph) -> SubgraphId:
+        """Name the plans of another graph that are made in the same way."""
+        made = copy(self)
+        made._hash = made._hash_with(graph)
+        return made
 
     def of(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> str:
         """Return the name of the plan for these inputs: 12 hexadecimal digits."""
@@ -33,4 +44,5 @@ class SubgraphId:
         for name, shape in sorted(shapes.items()):
             given = contents[name].tolist() if name in contents else ""
             made.update(f"{name} {list(shape)} {given}\n".encode("utf-8", "surrogatepass"))
-        return made.hexdigest()[:12]
+        digits: str = made.hexdigest()[:12]
+        return digits

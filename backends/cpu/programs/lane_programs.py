@@ -113,8 +113,13 @@ class LanePrograms:
             program = None
         arena.reserve(plan.arena_bytes)
         kept_count = self._drop_unkept(programs, plan)
-        told = team if plan.can_shrink else None
-        program = programs[plan] = Program(plan, self._runner, arena.memory, told)
+        alike: Program | None = plan.bound.get(lane)
+        if alike is not None and alike.arena is arena.memory:
+            program = programs[plan] = alike.named_by(plan)
+        else:
+            told = team if plan.can_shrink else None
+            program = Program(plan, self._runner, arena.memory, told)
+            programs[plan] = plan.bound[lane] = program
         while len(programs) > max(self._capacity, kept_count):
             programs.popitem(last=False)
         return program

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,12 @@ class Program:
         only = self._parts[0] if len(self._parts) == 1 else None
         self._only_table = only.table if isinstance(only, _Segment) else None
         self._run_table, self._thread_count = runner.run, plan.thread_count
+
+    def named_by(self, plan: Plan) -> Program:
+        """Return the same for a plan that is alike, for the same stream."""
+        made = copy(self)
+        made.plan, made.run_ns = plan, 0
+        return made
 
     def run(
         self, buffers: tuple[Array, ...], stop: Stop = _NEVER, times: Array | None = None
