@@ -34,7 +34,6 @@ from .onednn.bindings import Engine
 from .onednn.traced_engine import TracedEngine
 from .passes import shapeless_passes
 from .passes.int8_fusion import Int8Fusion
-from .passes.quantization_facts import is_int8_weights
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .plans.plan_builder import PlanBuilder
@@ -95,8 +94,8 @@ class Compiler:
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
         self._keep_nan = keep_nan
-        has_int8 = Int8Fusion.name in [item.name for item in passes]
-        self._folding = default_passes(is_kept=is_int8_weights) if has_int8 else None
+        int8 = next((item for item in passes if isinstance(item, Int8Fusion)), None)
+        self._folding = None if int8 is None else default_passes(is_kept=int8.takes_weights)
         self._has_one = has_static_types(model.inputs)
         """True for one signature of lengths: the model itself may become its plan."""
         self.weights = WeightStore()

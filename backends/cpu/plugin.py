@@ -54,6 +54,7 @@ from .precision import (
     chosen_precision,
     find_unsupported_precision,
     has_int8,
+    has_native_int8,
     precisions_of,
 )
 from .properties import (
@@ -187,7 +188,7 @@ class CpuPlugin(Plugin):
                 + (
                     "the pass for int8 is disabled"
                     if has_int8(self._engine.instruction_set)
-                    else "this CPU has no instructions that sum up products of 8 bits in 32"
+                    else "this CPU has no instructions by which int8 is faster"
                 )
             )
         return tuple(found)
@@ -382,6 +383,7 @@ def _compiler(
             keep_nan=config[CPU_KEEP_NAN.key],
             has_int8=has_int8(engine.instruction_set),
             slow=slow_steps(engine.instruction_set),
+            has_native_int8=has_native_int8(engine.instruction_set),
         ),
         keep_nan=config[CPU_KEEP_NAN.key],
         keeps_model=config[EXPORTABLE],

@@ -14,6 +14,7 @@ __all__ = [
     "chosen_precision",
     "find_unsupported_precision",
     "has_int8",
+    "has_native_int8",
     "precisions_of",
 ]
 
@@ -25,6 +26,7 @@ PRECISIONS: Mapping[str, DType] = {
 """INFERENCE_PRECISION_HINT -> the type in memory."""
 
 _VNNI = (0xF, 0x67)
+_AVX2, _AVX512 = 0x7, 0x27
 _AVX512_BF16 = 0xE7
 _AVX512_FP16 = 0x1EF
 
@@ -40,10 +42,22 @@ def precisions_of(instruction_set: int) -> list[str]:
 
 
 def has_int8(instruction_set: int) -> bool:
-    """True if a CPU sums up products of 8 bits in 32.
+    """True if matmuls of 8 bits are exact on a CPU, and faster than those of float32."""
+    return _sums_up_in_32_bits(instruction_set) or has_native_int8(instruction_set)
 
-    Others do it by way of 16 bits, in which two products of large numbers overflow.
+
+def has_native_int8(instruction_set: int) -> bool:
+    """True if they are those of CPU's native kernels, and not oneDNN's.
+
+    Without VNNI oneDNN sums up in 16 bits, in which two products of large numbers overflow. The
+    native kernels have vectors of 256 bits: float32 is as fast where the CPU has wider ones.
     """
+    has_wider = instruction_set & _AVX512 == _AVX512
+    is_new_enough = instruction_set & _AVX2 == _AVX2 and not has_wider
+    return is_new_enough and not _sums_up_in_32_bits(instruction_set)
+
+
+def _sums_up_in_32_bits(instruction_set: int) -> bool:
     return any(instruction_set & bits == bits for bits in _VNNI)
 
 

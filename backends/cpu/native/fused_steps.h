@@ -4,6 +4,12 @@
 
 #include <stdint.h>
 
+/* Those that others compute in loops of their own. */
+#define FLOAT_STEP_LINEAR 6
+#define FLOAT_STEP_CLIP 14
+#define FLOAT_STEP_ROUND 17
+#define FLOAT_STEP_ADD 42
+
 /* From these on they take an operand. */
 #define FIRST_BINARY_FLOAT_STEP 42
 #define FIRST_BINARY_INTEGER_STEP 6

@@ -25,6 +25,7 @@ from .int8_dynamic_fusion import Int8DynamicFusion
 from .int8_fusion import Int8Fusion
 from .int8_movement import Int8Movement
 from .packed_fusion import PackedFusion
+from .quantization_facts import suits_native_kernels
 from .rounding_fusion import RoundingFusion
 from .shared_input_fusion import SharedInputFusion
 
@@ -51,17 +52,20 @@ def plan_passes(
     keep_nan: bool = False,
     has_int8: bool = True,
     slow: Collection[str] = (),
+    has_native_int8: bool = False,
 ) -> tuple[Pass, ...]:
     """List what runs on every specialised copy, with nodes of the CPU's own domain as a result.
 
     The passes of one list share ``cache``, by default a new one: make the list once for a network,
     so that its plans share the constants in it. ``disabled`` are names of passes to leave out;
     ``keep_nan`` fuses nothing in which oneDNN loses NaN; ``has_int8`` says that matmuls of stored
-    numbers are computed as they are; ``slow`` are steps that are no post-ops of matmuls.
+    numbers are computed as they are, and ``has_native_int8`` that native kernels do it; ``slow``
+    are steps that are no post-ops of matmuls.
     """
     cache = ConstantCache() if cache is None else cache
+    fusion = Int8Fusion(cache, suits_native_kernels) if has_native_int8 else Int8Fusion(cache)
     passes: tuple[Pass, ...] = (
-        *((Int8Fusion(cache), Int8DynamicFusion(cache), Int8Movement()) if has_int8 else ()),
+        *((fusion, Int8DynamicFusion(cache), Int8Movement()) if has_int8 else ()),
         RoundingFusion(),
         DistanceFusion(),
         LayerNormalizationFusion(cache, domain=CPU_DOMAIN),

@@ -9,7 +9,7 @@ with that: a Relu costs nothing where it is where the type ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,14 @@ from ....runtime.passes.rewriting.matching import dtype_of, static_shape
 from ..onednn.post_ops import CPU_DOMAIN, PostOp
 from .elementwise_steps import MAX_POST_OPS
 from .int8_epilogue import Int8Epilogue, follow, tidied
-from .quantization_facts import RANGES, Quantization, Weights, dequantized, weights_of
+from .quantization_facts import (
+    RANGES,
+    Quantization,
+    Weights,
+    dequantized,
+    is_int8_weights,
+    weights_of,
+)
 
 __all__ = [
     "FIRST_OPERAND",
@@ -49,7 +56,8 @@ class Int8Fusion(Pass):
     Inputs: data as they are stored, int8 weights, a float32 shift for each channel, float32 scales
     (one, or one for each channel), and operands of steps. Result: steps(sum * scale + shift),
     rounded and kept in range where its type has 8 bits. Attributes are those of Conv, ``transB``,
-    and ``post_ops``. ``cache`` keeps what is computed of constants, once for all plans.
+    and ``post_ops``. ``cache`` keeps what is computed of constants, once for all plans; ``suits``
+    is asked whether a node is to be computed so.
     """
 
     name = "int8 fusion"
@@ -57,8 +65,14 @@ class Int8Fusion(Pass):
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
     wanted_ops = frozenset({"Conv", "Gemm", "MatMul"})
 
-    def __init__(self, cache: ConstantCache) -> None:
-        self._cache = cache
+    def __init__(
+        self, cache: ConstantCache, suits: Callable[[Node], bool] = lambda node: True
+    ) -> None:
+        self._cache, self._suits = cache, suits
+
+    def takes_weights(self, node: Node) -> bool:
+        """True for a DequantizeLinear of weights that int8 kernels may read as they are."""
+        return is_int8_weights(node) and all(self._suits(user) for user, _ in node.outputs[0].uses)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         nodes = list(graph.nodes)
@@ -67,7 +81,7 @@ class Int8Fusion(Pass):
                 continue
             if node.op_type not in ("Conv", "Gemm", "MatMul"):
                 continue
-            patch = _patch(node, self._cache)
+            patch = _patch(node, self._cache) if self._suits(node) else None
             if patch is not None:
                 yield patch
 

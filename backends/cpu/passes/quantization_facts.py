@@ -18,12 +18,15 @@ __all__ = [
     "dynamically_dequantized",
     "is_int8_weights",
     "quantization_of",
+    "suits_native_kernels",
     "weights_of",
 ]
 
 Array = np.ndarray[Any, Any]
 
 RANGES = {DType.INT8: (-128, 127), DType.UINT8: (0, 255)}
+_MOST_TAPS, _LEAST_COLUMNS = 64, 8
+"""Of a window of native_int8.c's depthwise convolutions, and of a group of its others."""
 _BASES = ("Conv", "Gemm", "MatMul")
 
 
@@ -127,6 +130,25 @@ def is_int8_weights(node: Node) -> bool:
         return False
     uses = node.outputs[0].uses
     return bool(uses) and all(_takes_weights(user, index) for user, index in uses)
+
+
+def suits_native_kernels(node: Node) -> bool:
+    """True if CPU's native kernels compute a node in int8 faster than it is in float32.
+
+    They have two axes, and panels of columns, which small groups do not fill.
+    """
+    weights = static_shape(node.inputs[1])
+    if node.op_type != "Conv" or weights is None:
+        return True
+    groups = int(node.attributes.get("group", 1))
+    if not 3 <= len(weights) <= 4 or groups < 1:
+        return False
+    columns, channels = weights[0] // groups, weights[1]
+    if groups == 1:
+        return True
+    if columns == channels == 1:
+        return math.prod(weights[2:]) <= _MOST_TAPS
+    return columns >= _LEAST_COLUMNS
 
 
 def _takes_weights(user: Node, index: int) -> bool:

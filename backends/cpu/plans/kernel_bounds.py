@@ -60,6 +60,13 @@ _MOST_TREE_NUMBERS, _SECOND = 1 << 30, 2
 _RECURRENT_GATES, _RECURRENT_SLOTS = (4, 3, 3, 1, 1, 1), (3, 4, 2, 2, 2, 2)
 _RECURRENT_BLOCK, _LATE_GRU = 16, 2
 _MOST_CLASSES = 1 << 16
+_INT8_TYPES: Mapping[int, tuple[int, Collection[DType]]] = {
+    DType.FLOAT32.value: (4, _FLOAT32),
+    DType.UINT8.value: (1, _UINT8),
+    DType.INT8.value: (1, _INT8),
+}
+_INT8_PANEL, _INT8_SLACK, _MOST_INT8_TAPS = 16, 32, 64
+_MOST_INT8_OTHERS, _MOST_INT8_STEPS, _MOST_INT8_LENGTH = 8, 32, 1 << 31
 
 
 def reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
@@ -365,6 +372,98 @@ def _packed_matmul(parameters: Sequence[int]) -> list[Reach]:
     return [(0, data, _FLOAT32), *weights, *bias, (0, made, _FLOAT32)]
 
 
+def _int8_words(parameters: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """Check the words that both int8 kernels take, and return them and the types of the others."""
+    others, steps = parameters[24:26] if len(parameters) >= 26 else (-1, -1)
+    if not (0 <= others <= _MOST_INT8_OTHERS and 0 <= steps <= _MOST_INT8_STEPS):
+        raise ValueError(f"{steps} steps with {others} operands")
+    words = _take(parameters, 26 + others + 4 * steps)
+    types, rest = words[26 : 26 + others], words[26 + others :]
+    for number, operand in zip(rest[::4], rest[1::4], strict=True):
+        is_binary = number >= _FIRST_BINARY["float_elementwise"]
+        if (
+            not 0 <= number < _STEP_COUNTS["float_elementwise"]
+            or not is_binary <= operand <= others
+        ):
+            raise ValueError(f"step {number} with operand {operand}")
+    kinds = (*types, words[17], words[18])
+    if any(kind not in _INT8_TYPES for kind in kinds) or words[17] == DType.FLOAT32.value:
+        raise ValueError(f"elements of the types {kinds}")
+    if min(words[5:11]) < 1 or min(words[11:13]) < 0 or max(words[11:13]) >= _MOST_INT8_LENGTH:
+        raise ValueError(f"a window with the words {list(words[5:13])}")
+    if words[19] not in (0, 1) or not 1 <= words[23] <= _MOST_PARTS or min(words[14:17]) < 1:
+        raise ValueError(f"a product with the words {list(words[13:24])}")
+    if not -128 <= words[13] <= 255 or max(words[:13]) >= _MOST_INT8_LENGTH:
+        raise ValueError(f"lengths of {list(words[:14])}")
+    _product(*words[3:5], *words[7:9])
+    _product(*words[5:7], *words[9:11])
+    return words, types
+
+
+def _int8_operands(
+    words: Sequence[int], types: Sequence[int], weights: Sequence[Reach], scratch: int
+) -> list[Reach]:
+    """Return what both kernels touch, around ``weights`` and that many bytes of scratch."""
+    columns = _product(words[14], words[16])
+    if words[21] not in (1, columns):
+        raise ValueError(f"{words[21]} scales of {columns} columns")
+    count = _product(words[0], *words[3:5], columns)
+    full = [
+        (0, _product(count, _INT8_TYPES[kind][0]), _INT8_TYPES[kind][1])
+        for kind in (*types, words[18])
+    ]
+    return [
+        (0, _product(*words[:3], *words[14:16]), _INT8_TYPES[words[17]][1]),
+        *weights,
+        (0, _product(words[21], 4), _FLOAT32),
+        (0, _product(columns, 4), _FLOAT32),
+        *full[:-1],
+        (0, scratch, _UINT8),
+        full[-1],
+    ]
+
+
+def _int8_product(parameters: Sequence[int]) -> list[Reach]:
+    words, types = _int8_words(parameters)
+    panels = _product(words[14], -(-words[16] // _INT8_PANEL))
+    bytes_of_row = _product(*words[5:7], words[15], 1 + words[19])
+    row = -(-bytes_of_row // 4) * 4
+    if words[22] < 1 or words[20] < 0:
+        raise ValueError(f"blocks of {words[22]} rows, {words[20]} chunks again")
+    chunks = _product(panels, row // 4) + words[20]
+    weights = [
+        (0, _product(chunks, 4 * _INT8_PANEL), _UINT8),
+        (0, _product(panels + 1 + words[20], 4), _INT32),
+        (0, _product(panels, 4 * _INT8_PANEL), _INT32),
+    ]
+    scratch = _product(words[23], _product(words[22], row) + _INT8_SLACK)
+    return _int8_operands(words, types, weights, scratch)
+
+
+def _int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
+    words, types = _int8_words(parameters)
+    taps = _product(*words[5:7])
+    if tuple(words[15:17]) != (1, 1) or words[19] != 1 or taps > _MOST_INT8_TAPS:
+        raise ValueError(f"{taps} taps of channels that are apart, with {list(words[14:20])}")
+    chunks = _product(-(-words[14] // _INT8_PANEL), -(-taps // 2))
+    weights = [(0, _product(chunks, 4 * _INT8_PANEL), _UINT8)]
+    return _int8_operands(words, types, weights, words[14])
+
+
+def _int8_squares(parameters: Sequence[int]) -> list[Reach]:
+    words, types = _int8_words(parameters)
+    if tuple(words[5:11]) != (3, 3, 1, 1, 1, 1) or (words[14], words[19]) != (1, 1):
+        raise ValueError(f"squares of a convolution with {list(words[5:20])}")
+    if words[15] % _INT8_PANEL or words[20] != 0 or words[22] < 1:
+        raise ValueError(f"squares of {words[15]} channels in blocks of {words[22]}")
+    weights = _product(-(-words[16] // _INT8_PANEL), _INT8_PANEL, words[15], 16 * 2)
+    row = 2 * words[15] + 4 * _INT8_PANEL
+    part = 16 * (_product(words[22], row) + 2 * _INT8_SLACK)
+    return _int8_operands(
+        words, types, [(0, weights, _UINT8)], _product(words[23], part) + words[15]
+    )
+
+
 def _stored_rows(rows: int, inner: int) -> list[Reach]:
     if inner < 1 or inner % 64:
         raise ValueError(f"rows of {inner} numbers are no whole chunks")
@@ -540,6 +639,9 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "find_extremes": _find_extremes,
     "float_elementwise": lambda parameters: _elementwise("float_elementwise", parameters),
     "gather": _gather,
+    "int8_depthwise": _int8_depthwise,
+    "int8_product": _int8_product,
+    "int8_squares": _int8_squares,
     "integer_elementwise": lambda parameters: _elementwise("integer_elementwise", parameters),
     "layer_norm": _layer_norm,
     "order_rows": _order_rows,

@@ -9,9 +9,11 @@ from ...onednn.bindings import ARG
 from ...onednn.post_ops import CPU_DOMAIN
 from ...plans.operand_layout import Layout
 from ...plans.plan_builder import PlanBuilder
+from ...precision import has_native_int8
 from ..registry import kernel
 from .epilogue import Epilogue
 from .matmul import as_matrices
+from .native_int8 import lower_native_matmul
 
 __all__ = ["lower_int8_matmul"]
 
@@ -36,6 +38,9 @@ def lower_int8_matmul(node: Node, builder: PlanBuilder) -> None:
     if count != 1:
         builder.expect_shape(scales, (columns,))
     engine = builder.engine
+    if has_native_int8(engine.instruction_set):
+        lower_native_matmul(node, builder, rows, (inner, columns), is_turned=is_turned)
+        return
     left = as_matrices(builder.operand(source), (rows, inner))
     if left is None:
         plain = builder.plain(source)

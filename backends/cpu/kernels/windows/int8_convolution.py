@@ -10,7 +10,9 @@ from ...onednn.bindings import ARG, FORWARD_INFERENCE, OneDnnError, PrimitiveDes
 from ...onednn.post_ops import CPU_DOMAIN
 from ...plans.operand_layout import Layout
 from ...plans.plan_builder import PlanBuilder
+from ...precision import has_native_int8
 from ..matrices.epilogue import Epilogue
+from ..matrices.native_int8 import lower_native_convolution
 from ..registry import kernel
 from .convolution_choice import is_slow
 from .onednn_windows import dims_array
@@ -41,6 +43,12 @@ def lower_int8_conv(node: Node, builder: PlanBuilder) -> None:
         )
     builder.expect_shape(shifts, (weight_shape[0],))
     (count,) = builder.shape(scales)
+    if has_native_int8(builder.engine.instruction_set):
+        window = window_of(node, weight_shape[2:], shape[2:]).fitted(shape[2:], result_shape[2:])
+        if count != 1:
+            builder.expect_shape(scales, (weight_shape[0],))
+        lower_native_convolution(node, builder, groups, window)
+        return
     dims, mask = weight_shape, 0b1
     if groups > 1:
         dims, mask = (groups, weight_shape[0] // groups, *weight_shape[1:]), 0b11

@@ -16,6 +16,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
+from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.backends.cpu.precision import has_native_int8
 from aioinfer.errors import AioInferError, BlobError
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
@@ -181,7 +183,13 @@ def test_sums_that_int32_cannot_hold_are_made_in_float32(
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
-@needs_int8
+@pytest.fixture
+def onednn_int8(int8: None) -> None:
+    if has_native_int8(open_engine().instruction_set):
+        pytest.skip("this CPU multiplies 8 bits by native kernels, whose scales are no attributes")
+
+
+@pytest.mark.usefixtures("onednn_int8")
 @pytest.mark.parametrize(("mask", "count"), [(2, 1), (2, 4), (0, 4), (1, 4)])
 def test_scales_beyond_those_of_a_blob_are_not_read(
     core: Core, tmp_path: Path, mask: int, count: int
@@ -317,12 +325,15 @@ _CHILD = """
 import sys
 import numpy as np
 from aioinfer import Core
+from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.backends.cpu.precision import has_int8
 
 with Core() as core, core.load_network(sys.argv[1], "CPU") as network:
     found = network.create_infer_request().infer_sync({"x": np.load(sys.argv[2])})["y"]
     np.save(sys.argv[3], found)
     nodes = network.runtime_graph().nodes
     print(sum(node.op_type.startswith("Int8") for node in nodes))
+    print(has_int8(open_engine().instruction_set))
 """
 
 
@@ -344,6 +355,7 @@ def test_sums_do_not_overflow_where_products_are_summed_in_16_bits(
         check=False,
     )
     assert child.returncode == 0, child.stderr
-    assert child.stdout.split()[-1] == "0"
+    count, is_fast = child.stdout.split()[-2:]
+    assert (count, is_fast) in (("6", "True"), ("0", "False"))
     expected = run(core, path, "REFERENCE", x)
     assert_a_quantum_off(np.load(tmp_path / "y.npy"), expected, output_scale(path))

@@ -8,6 +8,8 @@ from aioinfer.backends.cpu.precision import (
     PRECISIONS,
     chosen_precision,
     find_unsupported_precision,
+    has_int8,
+    has_native_int8,
     precisions_of,
 )
 from aioinfer.runtime.graph import DType
@@ -30,6 +32,8 @@ CPUS = {
     "avx512_core_amx_fp16": (0x1FEF, ["f32", "bf16", "f16"]),
     "whatever comes": (0xFFFFF, ["f32", "bf16", "f16"]),
 }
+INT8 = {"none": "", "sse41": "", "avx": "", "avx2": "native", "avx512_core": ""}
+"""Who multiplies 8 bits, where that is not oneDNN."""
 HINTS = ["f32", "bf16", "f16", "tf32"]
 
 
@@ -37,6 +41,13 @@ HINTS = ["f32", "bf16", "f16", "tf32"]
 def test_what_a_cpu_computes_in(cpu: str) -> None:
     instructions, wanted = CPUS[cpu]
     assert precisions_of(instructions) == wanted
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_who_multiplies_8_bits(cpu: str) -> None:
+    instructions, by = CPUS[cpu][0], INT8.get(cpu, "oneDNN")
+    assert has_int8(instructions) == bool(by)
+    assert has_native_int8(instructions) == (by == "native")
 
 
 @pytest.mark.parametrize("cpu", CPUS)

@@ -1,0 +1,128 @@
+"""Weights as the native kernels for int8 read them: chunks of a panel of columns. Pure.
+
+Source of the layouts: native_int8.c.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "CHUNK_BYTES",
+    "PANEL",
+    "PackedProduct",
+    "fits_squares",
+    "packed_depthwise",
+    "packed_product",
+    "packed_squares",
+]
+
+Array = np.ndarray[Any, Any]
+
+PANEL = 16
+"""Columns of the result that are computed together."""
+CHUNK_BYTES = 4
+"""Of a row of data, that one instruction multiplies."""
+
+_MOST_DATA = 255
+_LARGEST_PAIR = 128
+"""That two weights of one sign add up to, so that products with data up to 255 fit 16 bits."""
+_WIDE_COST = 1.28
+"""What products of wide weights cost, if those of narrow ones cost 1: measured on AVX2 (Zen 3)."""
+_ORDER = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]
+"""Columns of a panel in the order in which words of two vectors are interleaved."""
+
+
+class PackedProduct(NamedTuple):
+    """Weights of a matmul: bytes of chunks, which are there again, and what sums start with."""
+
+    weights: Array
+    places: Array
+    starts: Array
+    is_wide: bool
+
+
+def packed_product(weights: Array, *, is_signed: bool) -> PackedProduct:
+    """Pack int8 weights (groups, columns of one, numbers of a row); ``is_signed`` are the data.
+
+    They are narrow unless that needs so many chunks twice that wide ones are faster.
+    """
+    groups, columns, numbers = weights.shape
+    panels = -(-columns // PANEL)
+    padded = np.zeros((groups, panels * PANEL, -(-numbers // CHUNK_BYTES) * CHUNK_BYTES), np.int8)
+    padded[:, :columns, :numbers] = weights
+    chunks = padded.reshape(groups * panels, PANEL, -1, CHUNK_BYTES).transpose(0, 2, 1, 3)
+    is_halved = _is_too_large(chunks)
+    narrow_count = is_halved.size + int(is_halved.sum())
+    starts = np.zeros((groups * panels, PANEL), np.int32)
+    if narrow_count > _WIDE_COST * is_halved.size:
+        length = -(-numbers // 2)
+        wide = padded[:, :, : 2 * length].astype(np.int16)
+        wide = wide.reshape(groups * panels, PANEL, length, 2).transpose(0, 2, 1, 3)
+        ends = np.zeros(1 + groups * panels, np.int32)
+        return PackedProduct(_bytes_of(wide), ends, starts, is_wide=True)
+    if is_signed:
+        starts[:] = -128 * chunks.sum(axis=(1, 3), dtype=np.int64)
+    made, places = [], []
+    for panel, halved in zip(chunks, is_halved, strict=True):
+        (again,) = np.nonzero(halved)
+        halves = panel[again] >> 1
+        whole = panel.copy()
+        whole[again] -= halves
+        made += [whole, halves]
+        places.append(again)
+    return PackedProduct(_bytes_of(np.concatenate(made)), _joined(places), starts, is_wide=False)
+
+
+def packed_depthwise(weights: Array) -> Array:
+    """Pack int8 weights (channels, taps), each channel's own: pairs of taps in 16 bits."""
+    channels, taps = weights.shape
+    panels, pairs = -(-channels // PANEL), -(-taps // 2)
+    padded = np.zeros((panels * PANEL, 2 * pairs), np.int16)
+    padded[:channels, :taps] = weights
+    wide = padded.reshape(panels, PANEL, pairs, 2)[:, _ORDER].transpose(0, 2, 1, 3)
+    return _bytes_of(wide)
+
+
+def packed_squares(weights: Array) -> Array:
+    """Pack int8 weights (columns, channels, 3, 3) for int8_squares; channels are even.
+
+    Doubled along both axes they are sums and differences of whole numbers, of up to 9 * 128.
+    """
+    columns, channels = weights.shape[:2]
+    panels = -(-columns // PANEL)
+    padded = np.zeros((panels * PANEL, channels, 3, 3), np.int16)
+    padded[:columns] = weights
+    spread = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.int16)
+    made = np.einsum("ai,pcij,bj->abpc", spread, padded, spread, optimize=True)
+    made = made.reshape(16, panels, PANEL, channels // 2, 2).transpose(1, 0, 3, 2, 4)
+    return _bytes_of(made.astype(np.int16, copy=False))
+
+
+def fits_squares(weights: Array) -> bool:
+    """True if four times the largest sums of packed_squares(weights) fit 32 bits."""
+    sizes = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1)
+    return bool(4 * _MOST_DATA * sizes.max(initial=0) < 1 << 31)
+
+
+def _is_too_large(chunks: Array) -> Array:
+    """Return which chunks of which panels hold a pair that may overflow: both of one sign."""
+    wide = chunks.astype(np.int16)
+    found = np.zeros(chunks.shape[:2], np.bool_)
+    for sizes in (np.maximum(wide, 0), np.maximum(-wide, 0)):
+        pairs = sizes[..., ::2] + sizes[..., 1::2]
+        found |= (pairs > _LARGEST_PAIR).any(axis=(2, 3))
+    return found
+
+
+def _joined(places: list[Array]) -> Array:
+    """Write where each panel's places end, and behind them the places."""
+    ends = np.cumsum([0, *map(len, places)])
+    return np.concatenate((ends, *places)).astype(np.int32)
+
+
+def _bytes_of(array: Array) -> Array:
+    found: Array = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
+    return found

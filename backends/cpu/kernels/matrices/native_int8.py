@@ -1,0 +1,266 @@
+"""Matmuls and convolutions of stored numbers by native kernels, for CPUs without VNNI.
+
+They are the int8 sums that oneDNN has for others, with the same scales, shifts and steps. Data and
+results have their channels innermost. A convolution over one axis is one over two, of height 1.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .....runtime.graph import DType, Node, Value
+from .....runtime.lowering.window import Window
+from ...native.step_runner import double_bits
+from ...onednn.post_ops import parse_post_ops
+from ...plans.elementwise_parameters import FLOAT_STEPS
+from ...plans.operand_layout import Layout, Operand
+from ...plans.plan_builder import PlanBuilder
+from .int8_packing import (
+    CHUNK_BYTES,
+    PANEL,
+    fits_squares,
+    packed_depthwise,
+    packed_product,
+    packed_squares,
+)
+
+__all__ = ["lower_native_convolution", "lower_native_matmul"]
+
+Array = np.ndarray[Any, Any]
+Pair = tuple[int, int]
+
+_TAPS, _PRODUCT, _SQUARES = "int8_depthwise", "int8_product", "int8_squares"
+_TILE_ROWS = 6
+_BLOCK_BYTES = 1 << 17
+"""Of data that are packed for a block of rows: they stay in a core's second cache."""
+_SLACK = 32
+"""Bytes behind the packed data of each thread, which vectors write that are not full."""
+_SQUARE_BLOCK_BYTES, _MOST_SQUARES, _SQUARE_SLACK = 1 << 18, 48, 64
+"""Of squares at once, whose sums stay in the second cache, too."""
+_COST_OF_SQUARES = 1.25
+"""Of a product of a square, for one of others."""
+_WORK_PER_THREAD = 1 << 20
+"""Products that take some ten microseconds, which waking a thread is worth."""
+
+
+@dataclass(frozen=True)
+class _Product:
+    """What a native kernel computes; lengths are those of two axes, channels those of a group."""
+
+    images: int
+    source: Pair
+    made: Pair
+    window: Pair
+    strides: Pair
+    dilations: Pair
+    pads: Pair
+    groups: int
+    channels: int
+    columns: int
+
+    @property
+    def is_depthwise(self) -> bool:
+        return self.groups > 1 and self.channels == self.columns == 1
+
+    @property
+    def numbers(self) -> int:
+        """How many products are summed up for one number of the result."""
+        return self.channels * math.prod(self.window)
+
+    @property
+    def squares(self) -> int:
+        """How many squares of 2 x 2 the result is cut into."""
+        return self.images * math.prod(-(-length // 2) for length in self.made)
+
+    @property
+    def suits_squares(self) -> bool:
+        """True if 16 products for a square are fewer than 9 for each number of the result."""
+        is_plain = self.window == (3, 3) and self.strides == self.dilations == (1, 1)
+        is_full = self.groups == 1 and self.channels % PANEL == 0 and self.columns >= PANEL
+        rows = self.images * math.prod(self.made)
+        return is_plain and is_full and self.squares * 16 * _COST_OF_SQUARES <= rows * 9
+
+    @property
+    def block_of_squares(self) -> int:
+        wanted = _SQUARE_BLOCK_BYTES // self.bytes_of_squares(1)
+        return max(min(wanted, self.squares, _MOST_SQUARES) // _TILE_ROWS, 1) * _TILE_ROWS
+
+    def bytes_of_squares(self, count: int) -> int:
+        """Return what a part needs for that many squares: their data, and sums of a panel."""
+        return 16 * (count * (2 * self.channels + 4 * PANEL) + _SQUARE_SLACK)
+
+    def words(self) -> tuple[int, ...]:
+        pairs = (self.window, self.strides, self.dilations, self.pads)
+        lengths = (self.images, *self.source, *self.made, *(n for pair in pairs for n in pair))
+        return (*lengths, 0, self.groups, self.channels, self.columns)
+
+
+def lower_native_matmul(
+    node: Node, builder: PlanBuilder, rows: int, sizes: Pair, *, is_turned: bool
+) -> None:
+    """Lower an Int8MatMul whose shapes are right; ``sizes`` are those of a row and of a result's.
+
+    ``is_turned``: weights have a row for each column.
+    """
+    inner, columns = sizes
+    source, weights, (result,) = _given(node, 0), _given(node, 1), node.outputs
+    one = (1, 1)
+    product = _Product(1, (1, rows), (1, rows), one, one, one, (0, 0), 1, inner, columns)
+    array = _constant(weights)
+
+    def arranged() -> Array:
+        return (array if is_turned else array.T)[np.newaxis]
+
+    layout = Layout.plain(builder.shape(result), builder.held_dtype(result))
+    _emit(node, builder, product, arranged, builder.plain(source), layout, builder.plain)
+
+
+def lower_native_convolution(node: Node, builder: PlanBuilder, groups: int, window: Window) -> None:
+    """Lower an Int8Conv of one or two axes whose shapes are right."""
+    source, weights, (result,) = _given(node, 0), _given(node, 1), node.outputs
+    shape, made, array = builder.shape(source), builder.shape(result), _constant(weights)
+    product = _Product(
+        shape[0],
+        _two(shape[2:]),
+        _two(made[2:]),
+        _two(window.kernel),
+        _two(window.strides),
+        _two(window.dilations),
+        _two(window.pads_begin, 0),
+        groups,
+        array.shape[1],
+        array.shape[0] // groups,
+    )
+
+    def arranged() -> Array:
+        last = np.moveaxis(array, 1, -1)
+        return last.reshape(groups, product.columns, product.numbers)
+
+    def laid(value: Value) -> Operand:
+        wanted = _channels_last(builder.shape(value), builder.dtype(value))
+        return builder.reordered(value, wanted.desc(builder.engine))
+
+    layout = _channels_last(made, builder.held_dtype(result))
+    _emit(node, builder, product, arranged, laid(source), layout, laid)
+
+
+def _emit(
+    node: Node,
+    builder: PlanBuilder,
+    product: _Product,
+    arranged: Callable[[], Array],
+    source: Operand,
+    layout: Layout,
+    laid: Callable[[Value], Operand],
+) -> None:
+    """Emit the kernel; ``arranged`` gives weights (groups, columns, numbers), ``laid`` operands."""
+    weights, shifts, scales = (_given(node, index) for index in (1, 2, 3))
+    key = f"{product.groups} {product.numbers} {source.dtype.label} {node.attributes.get('transB')}"
+    array = _constant(weights)
+
+    def derived(what: str, compute: Callable[[], Array]) -> Operand:
+        return builder.constant_operand(builder.derived(f"{what} {key}", (array,), compute))
+
+    def derived_flag(what: str, compute: Callable[[], bool]) -> bool:
+        return bool(builder.derived(f"{what} {key}", (array,), lambda: np.array(compute())))
+
+    rows = product.images * math.prod(product.made)
+    work = rows * product.groups * product.columns * product.numbers
+    is_worth_it = builder.thread_count > 1 and work >= 2 * _WORK_PER_THREAD
+    parts = builder.thread_count if is_worth_it else 1
+    is_wide, again, block_rows = True, 0, 1
+    if product.is_depthwise:
+        packed, kernel = [derived("int8 taps", lambda: packed_depthwise(arranged()[:, 0]))], _TAPS
+        scratch_bytes = product.groups
+    elif product.suits_squares and derived_flag("int8 fits", lambda: fits_squares(array)):
+        packed, kernel = [derived("int8 squares", lambda: packed_squares(array))], _SQUARES
+        block_rows = product.block_of_squares
+        scratch_bytes = parts * product.bytes_of_squares(block_rows) + product.channels
+    else:
+        is_signed, kernel = source.dtype is DType.INT8, _PRODUCT
+        made = functools.cache(lambda: packed_product(arranged(), is_signed=is_signed))
+        packed = [
+            derived("int8 chunks", lambda: made().weights),
+            derived("int8 places", lambda: made().places),
+            derived("int8 starts", lambda: made().starts),
+        ]
+        is_wide = derived_flag("int8 width", lambda: made().is_wide)
+        again = packed[1].layout.count - 1 - product.groups * -(-product.columns // PANEL)
+        row_bytes = -(-product.numbers * (1 + is_wide) // CHUNK_BYTES) * CHUNK_BYTES
+        block_rows = max(_BLOCK_BYTES // row_bytes // _TILE_ROWS, 1) * _TILE_ROWS
+        scratch_bytes = parts * (block_rows * row_bytes + _SLACK)
+    steps, others = parse_post_ops(node.attributes), []
+    words: list[int] = []
+    for step in steps:
+        if step.operand is not None:
+            others.append(_other(builder, _given(node, step.operand), layout, laid))
+        number = FLOAT_STEPS.index("add" if step.name == "sum" else step.name)
+        other = 0 if step.operand is None else len(others)
+        words += [number, other, double_bits(step.alpha), double_bits(step.beta)]
+    scales_row = _row(builder, scales, product.groups * product.columns)
+    result = builder.result(node.outputs[0], layout)
+    parameters = (
+        *product.words(),
+        source.dtype.value,
+        result.dtype.value,
+        int(is_wide),
+        again,
+        scales_row.layout.count,
+        block_rows,
+        parts,
+        len(others),
+        len(steps),
+        *(other.dtype.value for other in others),
+        *words,
+    )
+    scratch = builder.temporary(Layout.plain((scratch_bytes,), DType.UINT8))
+    operands = [source, *packed, scales_row, builder.plain(shifts), *others, scratch, result]
+    builder.native(kernel, operands, parameters)
+
+
+def _other(
+    builder: PlanBuilder, value: Value, layout: Layout, laid: Callable[[Value], Operand]
+) -> Operand:
+    if builder.shape(value) != layout.shape:
+        raise builder.contradiction(f"{value.name!r} is not as {list(layout.shape)}")
+    return laid(value)
+
+
+def _row(builder: PlanBuilder, scales: Value, count: int) -> Operand:
+    """Return the scales, one for each column where they are known."""
+    array = scales.constant
+    if array is None or array.size == count:
+        return builder.plain(scales)
+    made = builder.derived(f"int8 {count} scales", (array,), lambda: np.repeat(array, count))
+    return builder.constant_operand(made)
+
+
+def _two(lengths: Sequence[int], front: int = 1) -> Pair:
+    """Return the numbers of two axes, of which the first may not be there."""
+    high, wide = (front, *lengths) if len(lengths) == 1 else lengths
+    return high, wide
+
+
+def _channels_last(shape: Sequence[int], dtype: DType) -> Layout:
+    strides, step = [0] * len(shape), 1
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        strides[axis] = step
+        step *= shape[axis]
+    return Layout.plain(shape, dtype, strides)
+
+
+def _constant(weights: Value) -> Array:
+    assert weights.constant is not None
+    return weights.constant
+
+
+def _given(node: Node, index: int) -> Value:
+    value = node.inputs[index]
+    assert value is not None
+    return value

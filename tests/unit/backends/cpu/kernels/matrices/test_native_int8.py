@@ -1,0 +1,240 @@
+"""The native kernels for int8: exact sums, whatever weights and data are."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from aioinfer.backends.cpu.kernels.matrices.int8_packing import (
+    fits_squares,
+    packed_depthwise,
+    packed_product,
+    packed_squares,
+)
+from aioinfer.backends.cpu.native.step_runner import (
+    KIND_END,
+    STATUS_INDEX,
+    STATUS_STOPPED,
+    step_runner,
+)
+from aioinfer.backends.cpu.onednn.bindings import open_engine
+from unit.backends.cpu.native_calls import run_native
+
+U8, I8, F32 = 2, 3, 1
+Array = np.ndarray
+
+
+def convolved(x: Array, weights: Array, stride: int, pad: int, groups: int) -> Array:
+    """Sum up (H, W, C) with weights (M, C / groups, kh, kw), in int64; pads are 0."""
+    padded = np.pad(x.astype(np.int64), ((pad, pad), (pad, pad), (0, 0)))
+    count, channels, high, wide = weights.shape
+    made = [(n - k) // stride + 1 for n, k in zip(padded.shape, (high, wide), strict=False)]
+    sums = np.zeros((*made, count), np.int64)
+    for column in range(count):
+        first = column // (count // groups) * channels
+        for a, b in itertools.product(range(high), range(wide)):
+            part = padded[a : a + stride * made[0] : stride, b : b + stride * made[1] : stride]
+            part = part[: made[0], : made[1], first : first + channels]
+            sums[..., column] += part @ weights[column, :, a, b].astype(np.int64)
+    return sums
+
+
+def computed(
+    x: Array, weights: Array, stride: int = 1, pad: int = 0, groups: int = 1, threads: int = 1
+) -> Array:
+    """Sum up by a native kernel; sums of float32 are exact up to 2^24."""
+    count, channels, high, wide = weights.shape
+    height, width = x.shape[:2]
+    made = [(n + 2 * pad - k) // stride + 1 for n, k in ((height, high), (width, wide))]
+    rows = np.moveaxis(weights, 1, -1).reshape(groups, count // groups, -1)
+    is_depthwise = groups > 1 and channels == 1 and count == groups
+    if is_depthwise:
+        packed, is_wide = [packed_depthwise(rows[:, 0])], True
+    else:
+        product = packed_product(rows, is_signed=x.dtype == np.int8)
+        packed, is_wide = [product.weights, product.places, product.starts], product.is_wide
+    row_bytes = -(-rows.shape[2] * (1 + is_wide) // 4) * 4
+    scratch = np.zeros(groups if is_depthwise else threads * (12 * row_bytes + 32), np.uint8)
+    result = np.zeros((*made, count), np.float32)
+    arrays = [x, *packed, np.ones(1, np.float32), np.zeros(count, np.float32), scratch, result]
+    words = [1, height, width, *made, high, wide, stride, stride, 1, 1, pad, pad, 0]
+    words += [groups, channels, count // groups, I8 if x.dtype == np.int8 else U8, F32, is_wide]
+    again = 0 if is_depthwise else packed[1].size - 1 - groups * -(-count // groups // 16)
+    words += [again, 1, 12, threads, 0, 0]
+    run_native("int8_depthwise" if is_depthwise else "int8_product", arrays, words, threads)
+    return result.astype(np.int64)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(("data", "weight"), [*itertools.product(("low", "high"), (-128, 127))])
+@pytest.mark.parametrize("channels", [1, 5, 64])
+def test_the_largest_sums_are_exact(dtype: type, data: str, weight: int, channels: int) -> None:
+    limits = np.iinfo(dtype)
+    x = np.full((3, 5, channels), limits.min if data == "low" else limits.max, dtype)
+    weights = np.full((20, channels, 3, 3), weight, np.int8)
+    found = computed(x, weights, pad=1)
+    np.testing.assert_array_equal(found, convolved(x, weights, 1, 1, 1))
+
+
+CASES = [
+    # height, width, channels, columns, window, stride, pad, groups
+    (7, 9, 8, 16, 1, 1, 0, 1),
+    (7, 9, 7, 21, 1, 1, 0, 1),
+    (8, 8, 3, 17, 3, 2, 1, 1),
+    (5, 4, 24, 40, 3, 1, 2, 1),
+    (6, 7, 12, 48, 3, 1, 1, 3),
+    (6, 7, 48, 48, 3, 1, 1, 48),
+    (9, 7, 21, 21, 5, 2, 2, 21),
+    (1, 1, 130, 1, 1, 1, 0, 1),
+    (4, 4, 2, 2, 3, 1, 1, 2),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("most", [64, 127], ids=["pairs fit", "pairs overflow"])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_sums_are_exact(case: tuple[int, ...], dtype: type, most: int, threads: int) -> None:
+    height, width, channels, columns, window, stride, pad, groups = case
+    random = np.random.default_rng(columns)
+    limits = np.iinfo(dtype)
+    x = random.integers(limits.min, limits.max + 1, (height, width, channels)).astype(dtype)
+    shape = (columns, channels // groups, window, window)
+    weights = random.integers(-most, most + 1, shape).astype(np.int8)
+    found = computed(x, weights, stride, pad, groups, threads)
+    np.testing.assert_array_equal(found, convolved(x, weights, stride, pad, groups))
+
+
+@pytest.mark.parametrize("columns", [16, 160])
+def test_no_thread_writes_into_the_data_of_another(columns: int) -> None:
+    """A row of 7 bytes is written by a vector of 16, beyond the last one of a thread."""
+    random = np.random.default_rng(3)
+    x = random.integers(0, 256, (60, 80, 7)).astype(np.uint8)
+    weights = random.integers(-64, 65, (columns, 7, 1, 1)).astype(np.int8)
+    expected = convolved(x, weights, 1, 0, 1)
+    for _ in range(20):
+        np.testing.assert_array_equal(computed(x, weights, threads=2), expected)
+
+
+def by_squares(x: Array, weights: Array, pads: tuple[int, int], threads: int = 1) -> Array:
+    """Sum up by squares, in blocks of 6; there are as many rows and columns as x has."""
+    height, width, channels = x.shape
+    count = len(weights)
+    part = 16 * (6 * (2 * channels + 64) + 64)
+    result = np.zeros((height, width, count), np.float32)
+    arrays = [x, packed_squares(weights), np.ones(1, np.float32), np.zeros(count, np.float32)]
+    words = [1, height, width, height, width, 3, 3, 1, 1, 1, 1, *pads, 0, 1, channels, count]
+    words += [I8 if x.dtype == np.int8 else U8, F32, 1, 0, 1, 6, threads, 0, 0]
+    scratch = np.full(threads * part + channels, 77, np.uint8)
+    run_native("int8_squares", [*arrays, scratch, result], words, threads)
+    return result.astype(np.int64)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (7, 7), (9, 14)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize(("channels", "columns"), [(16, 16), (48, 21)])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_sums_by_squares_are_exact(
+    size: tuple[int, int], dtype: type, channels: int, columns: int, threads: int
+) -> None:
+    random = np.random.default_rng(columns)
+    limits = np.iinfo(dtype)
+    x = random.integers(limits.min, limits.max + 1, (*size, channels)).astype(dtype)
+    weights = random.integers(-128, 128, (columns, channels, 3, 3)).astype(np.int8)
+    found = by_squares(x, weights, (1, 1), threads)
+    np.testing.assert_array_equal(found, convolved(x, weights, 1, 1, 1))
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("data", ["low", "high", "both"])
+@pytest.mark.parametrize("weight", [-128, 127])
+def test_the_largest_sums_by_squares_are_exact(dtype: type, data: str, weight: int) -> None:
+    limits = np.iinfo(dtype)
+    x = np.full((4, 6, 48), limits.min if data == "low" else limits.max, dtype)
+    if data == "both":
+        x[::2, ::2], x[1::2, 1::2] = limits.min, limits.min
+    weights = np.full((16, 48, 3, 3), weight, np.int8)
+    found = by_squares(x, weights, (1, 1))
+    np.testing.assert_array_equal(found, convolved(x, weights, 1, 1, 1))
+
+
+def test_pads_of_squares_may_be_larger_than_windows() -> None:
+    random = np.random.default_rng(3)
+    x = random.integers(0, 256, (5, 5, 16)).astype(np.uint8)
+    weights = random.integers(-128, 128, (16, 16, 3, 3)).astype(np.int8)
+    found = by_squares(x, weights, (4, 3))
+    padded = np.pad(x, ((4, 0), (3, 0), (0, 0)))
+    np.testing.assert_array_equal(found, convolved(padded, weights, 1, 1, 1)[1:6, 1:6])
+
+
+def test_weights_whose_fourfold_sums_fit_no_32_bits_are_no_squares() -> None:
+    assert fits_squares(np.full((2, 1820, 3, 3), 127, np.int8))
+    assert not fits_squares(np.full((2, 1856, 3, 3), 127, np.int8))
+
+
+@pytest.mark.parametrize(
+    ("weights", "is_wide", "chunks"),
+    [([64, 64, -64, -64], False, 1), ([127, -128, 127, 1], False, 1)],
+)
+def test_pairs_that_fit_stay_narrow(weights: list[int], is_wide: bool, chunks: int) -> None:
+    made = packed_product(np.array([[weights]], np.int8), is_signed=False)
+    assert (made.is_wide, made.weights.size // 64) == (is_wide, chunks)
+
+
+def test_some_chunks_are_halved_and_many_are_wide() -> None:
+    weights = np.ones((1, 1, 40), np.int8)
+    weights[0, 0, 4:6] = 127
+    made = packed_product(weights, is_signed=False)
+    assert not made.is_wide
+    assert made.places.tolist() == [0, 1, 1]
+    halves = made.weights.view(np.int8).reshape(11, 16, 4)
+    assert halves[[1, 10], 0].tolist() == [[64, 64, 1, 1], [63, 63, 0, 0]]
+    assert packed_product(np.full((1, 1, 40), 127, np.int8), is_signed=False).is_wide
+
+
+def table_of(arrays: list[Array], words: list[int]) -> Array:
+    payload = [len(arrays), *(part for item in arrays for part in (0, item.ctypes.data))]
+    kind = step_runner(open_engine()).kind("int8_product")
+    return np.array(
+        [0, 0, 0, kind, 2 + len(payload) + len(words), *payload, *words, KIND_END, 2], np.int64
+    )
+
+
+def rows_of(places: list[int], result: Array) -> Array:
+    """A table for rows of one chunk with one column."""
+    rows = result.size
+    arrays = [
+        np.ones(4 * rows, np.uint8),
+        np.ones(64 * (len(places) - 1), np.uint8),
+        np.array(places, np.int32),
+        np.zeros(16, np.int32),
+        np.full(1, 1 / 3, np.float32),
+        np.zeros(1, np.float32),
+        np.zeros(12 * 4 + 32, np.uint8),
+        result,
+    ]
+    words = [1, 1, rows, 1, rows, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 4, 1, U8, F32, 0]
+    held.append(arrays)
+    return table_of(arrays, [*words, len(places) - 2, 1, 12, 1, 0, 0])
+
+
+held: list[list[Array]] = []
+"""What the tables point to."""
+
+
+@pytest.mark.parametrize(
+    "places", [[0, 1, 1], [0, 1, -1], [1, 1, 0], [0, 2, 0], [0, -1, 0], [-1, 1, 0]]
+)
+def test_places_that_are_not_there_are_refused(places: list[int]) -> None:
+    found = step_runner(open_engine()).run(rows_of(places, np.zeros(24, np.float32)), (), 1)
+    assert found == (STATUS_INDEX, 0)
+
+
+def test_a_product_stops_between_its_blocks_of_rows() -> None:
+    word = bytearray(4 * 600)
+    result = np.frombuffer(word, np.float32)
+    found = step_runner(open_engine()).run(rows_of([0, 0], result), (), 1, word)
+    assert found == (STATUS_STOPPED, 0)
+    assert np.count_nonzero(result) == 12
