@@ -67,7 +67,6 @@ def lower_scatter_nd(node: Node, builder: PlanBuilder) -> None:
 
 @kernel(*_ML_OPERATORS, domain="ai.onnx.ml", dtypes=_ML_TYPES, refuses=refuses_operator)
 @kernel("OneHot", dtypes=None, refuses=refuses_operator, constant_inputs=(1,))
-@kernel("RoiAlign", refuses=refuses_operator)
 @kernel(*_OPERATORS, dtypes=None, refuses=refuses_operator)
 def lower_by_numpy(node: Node, builder: PlanBuilder) -> None:
     """Lower a node as a call of its evaluation on numpy arrays."""

@@ -57,6 +57,7 @@ FAMILIES = (
     "windows.convolution",
     "windows.int8_convolution",
     "windows.pooling",
+    "windows.regions",
 )
 """The modules of this package that register kernels."""
 

@@ -39,12 +39,14 @@ STATUS_TABLE = 1002
 STATUS_MEMORY = 1003
 STATUS_BUFFER = 1004
 STATUS_STOPPED = 1005
+STATUS_REGION = 1006
 STATUS_TEXTS = {
     STATUS_INDEX: "an index in the data is out of range",
     STATUS_TABLE: "the step table is damaged",
     STATUS_MEMORY: "there is not enough memory",
     STATUS_BUFFER: "an array is not as long as it should be",
     STATUS_STOPPED: "the run was stopped",
+    STATUS_REGION: "a region has more than 4194304 points along an axis",
 }
 
 _MOST_THREADS = 8

@@ -21,6 +21,7 @@ enum status {
     STATUS_MEMORY = 1003,  /* there is no memory for what a kernel holds */
     STATUS_BUFFER = 1004,  /* a buffer of the call is not as long as the table says */
     STATUS_STOPPED = 1005, /* the run's stop word was set */
+    STATUS_REGION = 1006,  /* a region in the data has more points than any picture's */
 };
 
 typedef int (*native_kernel)(char *const *data, const int64_t *parameters, const char *stop);
@@ -44,6 +45,7 @@ extern const struct named_kernel position_kernels[];
 extern const struct named_kernel quantization_kernels[];
 extern const struct named_kernel tree_kernels[];
 extern const struct named_kernel recurrent_kernels[];
+extern const struct named_kernel region_kernels[];
 extern const struct named_kernel vector_kernels[];
 
 /* True once another thread has set a run's stop word; NULL for a run that has none. */

