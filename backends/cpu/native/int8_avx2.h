@@ -26,6 +26,12 @@ INLINE __m256i wide_sums(__m256i sums, __m256i data, __m256i weights)
     return sums;
 }
 
+INLINE __m256i widened_tap(const char *from, int64_t is_signed)
+{
+    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)from);
+    return is_signed ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes);
+}
+
 /* By vectors, the last of which may read and write more than there is to copy. */
 INLINE char *copied_avx2(const struct product *p, char *to, const char *from, int64_t count)
 {
@@ -35,15 +41,16 @@ INLINE char *copied_avx2(const struct product *p, char *to, const char *from, in
         return copied_plain(p, to, from, count);
     for (int64_t index = 0; index < count; index += PANEL) {
         const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(from + index));
-        __m256i *wide = (__m256i *)(void *)(to + 2 * index);
-        if (!p->is_wide)
-            _mm_storeu_si128((__m128i *)(void *)(to + index), _mm_xor_si128(bytes, flips));
-        else if (p->source_type == ELEMENT_U8)
-            _mm256_storeu_si256(wide, _mm256_cvtepu8_epi16(bytes));
-        else
-            _mm256_storeu_si256(wide, _mm256_cvtepi8_epi16(bytes));
+        _mm_storeu_si128((__m128i *)(void *)(to + index), _mm_xor_si128(bytes, flips));
     }
-    return to + count * (1 + p->is_wide);
+    return to + count;
+}
+
+INLINE void widen_row_avx2(char *row, int64_t count)
+{
+    for (int64_t index = 0; index < count; index += PANEL)
+        _mm256_storeu_si256((__m256i *)(void *)(row + count + 2 * index),
+                            widened_tap(row + index, 0));
 }
 
 INLINE __m256i repeated_chunk(const char *data)
@@ -88,61 +95,59 @@ INLINE __m256i repeated_chunk(const char *data)
         EACH_OF_##count(ADD)                                                                      \
     }
 
-#define DEFINE_TILE(kind, count, ADD)                                                             \
-    static void kind##_tile_##count(const struct tile *tile, int32_t *sums)                       \
+/* The chunks of a list. */
+#define ADD_LISTED(count, ADD, last)                                                              \
+    for (; place < (last); place++, panel += 2) {                                                 \
+        const char *from = tile->data + *place * (int64_t)CHUNK;                                  \
+        ADD_CHUNK(count, ADD)                                                                     \
+    }
+
+#define BEGIN_TILE(count)                                                                         \
+    const __m256i *from_starts = (const __m256i *)(const void *)tile->starts;                     \
+    const __m256i starts[2] = {_mm256_loadu_si256(from_starts),                                   \
+                               _mm256_loadu_si256(from_starts + 1)};                              \
+    const __m256i *panel = (const __m256i *)(const void *)tile->weights;                          \
+    const int64_t step = tile->step;                                                              \
+    int64_t three_steps = 3 * step, five_steps = 5 * step;                                        \
+    __asm__("" : "+r"(three_steps), "+r"(five_steps));                                            \
+    EACH_OF_##count(BEGIN)
+
+#define DEFINE_TILES(count)                                                                       \
+    static void listed_tile_##count(const struct tile *tile, int32_t *sums)                       \
     {                                                                                             \
-        const __m256i *from_starts = (const __m256i *)(const void *)tile->starts;                 \
-        const __m256i starts[2] = {_mm256_loadu_si256(from_starts),                               \
-                                   _mm256_loadu_si256(from_starts + 1)};                          \
-        const int64_t step = tile->step;                                                          \
-        int64_t three_steps = 3 * step, five_steps = 5 * step;                                    \
-        const __m256i *panel = (const __m256i *)(const void *)tile->weights;                      \
-        const char *from = tile->data, *const end = from + tile->chunks * CHUNK;                  \
-        __asm__("" : "+r"(three_steps), "+r"(five_steps));                                        \
-        EACH_OF_##count(BEGIN)                                                                    \
-        for (; from + CHUNK < end; from += CHUNK, panel += 2) {                                   \
-            ADD_CHUNK(count, ADD)                                                                 \
+        const int32_t *place = tile->places;                                                      \
+        BEGIN_TILE(count)                                                                         \
+        ADD_LISTED(count, ADD_NARROW, tile->places + tile->narrow)                                \
+        ADD_LISTED(count, ADD_WIDE, tile->places + tile->narrow + tile->wide)                     \
+        EACH_OF_##count(END)                                                                      \
+    }                                                                                             \
+    static void wide_tile_##count(const struct tile *tile, int32_t *sums)                         \
+    {                                                                                             \
+        const char *from = tile->data, *const end = from + tile->wide * CHUNK;                    \
+        BEGIN_TILE(count)                                                                         \
+        for (; from < end; from += CHUNK, panel += 2) {                                           \
+            ADD_CHUNK(count, ADD_WIDE)                                                            \
             from += CHUNK, panel += 2;                                                            \
-            ADD_CHUNK(count, ADD)                                                                 \
-        }                                                                                         \
-        if (from < end) {                                                                         \
-            ADD_CHUNK(count, ADD)                                                                 \
-            panel += 2;                                                                           \
-        }                                                                                         \
-        for (int64_t index = 0; index < tile->again; index++, panel += 2) {                       \
-            from = tile->data + tile->places[index] * (int64_t)CHUNK;                             \
-            ADD_CHUNK(count, ADD)                                                                 \
+            ADD_CHUNK(count, ADD_WIDE)                                                            \
         }                                                                                         \
         EACH_OF_##count(END)                                                                      \
     }
 
-DEFINE_TILE(narrow, 1, ADD_NARROW)
-DEFINE_TILE(narrow, 2, ADD_NARROW)
-DEFINE_TILE(narrow, 3, ADD_NARROW)
-DEFINE_TILE(narrow, 4, ADD_NARROW)
-DEFINE_TILE(narrow, 5, ADD_NARROW)
-DEFINE_TILE(narrow, 6, ADD_NARROW)
-DEFINE_TILE(wide, 1, ADD_WIDE)
-DEFINE_TILE(wide, 2, ADD_WIDE)
-DEFINE_TILE(wide, 3, ADD_WIDE)
-DEFINE_TILE(wide, 4, ADD_WIDE)
-DEFINE_TILE(wide, 5, ADD_WIDE)
-DEFINE_TILE(wide, 6, ADD_WIDE)
+DEFINE_TILES(1)
+DEFINE_TILES(2)
+DEFINE_TILES(3)
+DEFINE_TILES(4)
+DEFINE_TILES(5)
+DEFINE_TILES(6)
 
 static void (*const tiles[2][TILE_ROWS])(const struct tile *, int32_t *) = {
-    {narrow_tile_1, narrow_tile_2, narrow_tile_3, narrow_tile_4, narrow_tile_5, narrow_tile_6},
+    {listed_tile_1, listed_tile_2, listed_tile_3, listed_tile_4, listed_tile_5, listed_tile_6},
     {wide_tile_1, wide_tile_2, wide_tile_3, wide_tile_4, wide_tile_5, wide_tile_6},
 };
 
-INLINE void multiply_avx2(const struct tile *tile, int64_t is_wide, int32_t *sums)
+INLINE void multiply_avx2(const struct tile *tile, int32_t *sums)
 {
-    tiles[is_wide != 0][tile->rows - 1](tile, sums);
-}
-
-INLINE __m256i widened_tap(const char *from, int64_t is_signed)
-{
-    const __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)from);
-    return is_signed ? _mm256_cvtepi8_epi16(bytes) : _mm256_cvtepu8_epi16(bytes);
+    tiles[tile->places == NULL][tile->rows - 1](tile, sums);
 }
 
 /* Sums of the taps of one place for a whole panel of channels. */
@@ -183,74 +188,127 @@ INLINE __m256 scaled_sums(const int32_t *sums, __m256 scales, __m256 shifts)
     return _mm256_add_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(whole), scales), shifts);
 }
 
+INLINE void scale_rows_avx2(float *numbers, const int32_t *sums, struct factors factors,
+                            int64_t rows)
+{
+    for (int64_t index = 0; index < rows * PANEL; index += 8) {
+        const __m256 scales = _mm256_loadu_ps(factors.scales + index % PANEL);
+        const __m256 shifts = _mm256_loadu_ps(factors.shifts + index % PANEL);
+        _mm256_store_ps(numbers + index, scaled_sums(sums + index, scales, shifts));
+    }
+}
+
+/* Eight numbers from the one of that index on. */
+INLINE __m256 numbers_avx2(const char *from, int64_t index, int64_t type)
+{
+    if (type == ELEMENT_F32)
+        return _mm256_loadu_ps((const float *)(const void *)from + index);
+    const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(from + index));
+    return _mm256_cvtepi32_ps(type == ELEMENT_U8 ? _mm256_cvtepu8_epi32(bytes)
+                                                 : _mm256_cvtepi8_epi32(bytes));
+}
+
 INLINE void load_panel_avx2(float *numbers, const char *from, int64_t type)
 {
-    if (type == ELEMENT_F32) {
-        memcpy(numbers, from, PANEL * sizeof *numbers);
-        return;
-    }
-    for (int64_t half = 0; half < 2; half++) {
-        const __m128i bytes = _mm_loadl_epi64((const __m128i *)(const void *)(from + 8 * half));
-        const __m256i whole =
-            type == ELEMENT_U8 ? _mm256_cvtepu8_epi32(bytes) : _mm256_cvtepi8_epi32(bytes);
-        _mm256_store_ps(numbers + 8 * half, _mm256_cvtepi32_ps(whole));
-    }
+    _mm256_store_ps(numbers, numbers_avx2(from, 0, type));
+    _mm256_store_ps(numbers + 8, numbers_avx2(from, 8, type));
 }
 
-/* The order of operands has what is no number become the lowest. */
-INLINE __m256i bounded_numbers(__m256 numbers, __m256 low, __m256 high)
+/* A panel as words, which bytes are made of that are the nearest in range: what is too low, or no
+ * number, becomes the lowest; so would what is too high for 32 bits. */
+INLINE __m256i rounded_panel(__m256 left, __m256 right)
 {
-    return _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(numbers, low), high));
+    const __m256 high = _mm256_set1_ps(255.0f);
+
+    return _mm256_packs_epi32(_mm256_cvtps_epi32(_mm256_min_ps(high, left)),
+                              _mm256_cvtps_epi32(_mm256_min_ps(high, right)));
 }
 
-/* Two vectors of whole numbers, which are in range, as bytes. */
-INLINE void store_bytes(char *to, __m256i left, __m256i right, int64_t type)
+/* Two panels of words, which come out in order. */
+INLINE __m256i packed_panels(__m256i first, __m256i second, int64_t type)
 {
-    const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(left, right), 0xd8);
-    const __m128i front = _mm256_castsi256_si128(words), back = _mm256_extracti128_si256(words, 1);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
 
-    _mm_storeu_si128((__m128i *)(void *)to, type == ELEMENT_U8 ? _mm_packus_epi16(front, back)
-                                                               : _mm_packs_epi16(front, back));
+    return _mm256_permutevar8x32_epi32(type == ELEMENT_U8 ? _mm256_packus_epi16(first, second)
+                                                          : _mm256_packs_epi16(first, second),
+                                       order);
 }
 
 INLINE void store_panel_avx2(char *to, const float *numbers, int64_t type)
 {
-    const __m256 low = _mm256_set1_ps(type == ELEMENT_U8 ? 0.0f : -128.0f);
-    const __m256 high = _mm256_set1_ps(type == ELEMENT_U8 ? 255.0f : 127.0f);
-
-    if (type == ELEMENT_F32)
+    if (type == ELEMENT_F32) {
         memcpy(to, numbers, PANEL * sizeof *numbers);
-    else
-        store_bytes(to, bounded_numbers(_mm256_load_ps(numbers), low, high),
-                    bounded_numbers(_mm256_load_ps(numbers + 8), low, high), type);
+        return;
+    }
+    const __m256i words = rounded_panel(_mm256_load_ps(numbers), _mm256_load_ps(numbers + 8));
+    _mm_storeu_si128((__m128i *)(void *)to,
+                     _mm256_castsi256_si128(packed_panels(words, words, type)));
 }
 
-/* Rows of a whole panel that no step follows, `step` bytes apart. */
-INLINE void store_sums_avx2(char *to, const int32_t *sums, struct factors factors, int64_t rows,
-                            int64_t step, int64_t type)
-{
-    const __m256 low = _mm256_set1_ps(type == ELEMENT_U8 ? 0.0f : -128.0f);
-    const __m256 high = _mm256_set1_ps(type == ELEMENT_U8 ? 255.0f : 127.0f);
-    const __m256 scales[2] = {_mm256_loadu_ps(factors.scales), _mm256_loadu_ps(factors.scales + 8)};
-    const __m256 shifts[2] = {_mm256_loadu_ps(factors.shifts), _mm256_loadu_ps(factors.shifts + 8)};
+#define EACH_REGISTER(expression)                                                                 \
+    for (int64_t index = 0; index < 2 * rows; index++) {                                          \
+        const __m256 x = numbers[index];                                                          \
+        numbers[index] = (expression);                                                            \
+    }                                                                                             \
+    break
+#define OTHER                                                                                     \
+    numbers_avx2(from + index / 2 * all * item_of(type), column + index % 2 * 8, type)
 
-    for (int64_t row = 0; row < rows; row++, to += step, sums += PANEL) {
-        const __m256 left = scaled_sums(sums, scales[0], shifts[0]);
-        const __m256 right = scaled_sums(sums + 8, scales[1], shifts[1]);
-        if (type == ELEMENT_F32) {
-            _mm256_storeu_ps((float *)(void *)to, left);
-            _mm256_storeu_ps((float *)(void *)to + 8, right);
-        } else {
-            store_bytes(to, bounded_numbers(left, low, high), bounded_numbers(right, low, high),
-                        type);
+/* One or two rows of a whole panel, from sums to results without a way through memory. */
+INLINE void store_rows(const struct product *p, struct factors factors, const int32_t *sums,
+                       int64_t row, int64_t column, const int64_t rows)
+{
+    const int64_t all = p->groups * p->columns, result = p->result_type;
+    char *to = p->result + (row * all + column) * item_of(result);
+    __m256 numbers[4];
+
+    for (int64_t index = 0; index < 2 * rows; index++)
+        numbers[index] =
+            scaled_sums(sums + 8 * index, _mm256_loadu_ps(factors.scales + index % 2 * 8),
+                        _mm256_loadu_ps(factors.shifts + index % 2 * 8));
+    for (int64_t each = 0; each < p->step_count; each++) {
+        const struct result_step *step = &p->steps[each];
+        const __m256 alpha = _mm256_set1_ps(step->alpha), beta = _mm256_set1_ps(step->beta);
+        const int64_t type = step->other > 0 ? p->other_types[step->other - 1] : 0;
+        const char *from =
+            step->other > 0 ? p->others[step->other - 1] + row * all * item_of(type) : NULL;
+        switch (step->number) {
+        case FLOAT_STEP_LINEAR:
+            EACH_REGISTER(_mm256_add_ps(_mm256_mul_ps(alpha, x), beta));
+        case FLOAT_STEP_CLIP:
+            EACH_REGISTER(_mm256_min_ps(beta, _mm256_max_ps(alpha, x)));
+        case FLOAT_STEP_ROUND:
+            EACH_REGISTER(_mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+        default: /* FLOAT_STEP_ADD */
+            EACH_REGISTER(_mm256_add_ps(x, OTHER));
         }
     }
+    if (result == ELEMENT_F32) {
+        for (int64_t index = 0; index < 2 * rows; index++)
+            _mm256_storeu_ps((float *)(void *)to + index / 2 * all + index % 2 * 8, numbers[index]);
+        return;
+    }
+    const __m256i first = rounded_panel(numbers[0], numbers[1]);
+    const __m256i second = rows > 1 ? rounded_panel(numbers[2], numbers[3]) : first;
+    const __m256i packed = packed_panels(first, second, result);
+    _mm_storeu_si128((__m128i *)(void *)to, _mm256_castsi256_si128(packed));
+    if (rows > 1)
+        _mm_storeu_si128((__m128i *)(void *)(to + all), _mm256_extracti128_si256(packed, 1));
 }
 
-INLINE void scale_rows_avx2(float *numbers, const int32_t *sums, struct factors factors,
-                            int64_t rows)
+/* True if rows have been finished: those of a whole panel that no other steps follow. */
+INLINE int64_t are_stored_avx2(const struct product *p, struct factors factors, const int32_t *sums,
+                               int64_t row, int64_t rows, int64_t column, int64_t count)
 {
-    store_sums_avx2((char *)numbers, sums, factors, rows, PANEL * sizeof *numbers, ELEMENT_F32);
+    int64_t place = 0;
+
+    if (!p->is_simple || count < PANEL)
+        return 0;
+    for (; place + 2 <= rows; place += 2)
+        store_rows(p, factors, sums + place * PANEL, row + place, column, 2);
+    if (place < rows)
+        store_rows(p, factors, sums + place * PANEL, row + place, column, 1);
+    return 1;
 }
 
 #define EACH_VECTOR(expression)                                                                   \

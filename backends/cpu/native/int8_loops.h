@@ -6,13 +6,8 @@
 
 INLINE char *FOR(filled)(const struct product *p, char *to, int64_t count)
 {
-    if (!p->is_wide) {
-        memset(to, (int)(p->pad ^ p->flip) & 0xff, (size_t)count);
-        return to + count;
-    }
-    for (int64_t index = 0; index < count; index++)
-        ((int16_t *)(void *)to)[index] = (int16_t)p->pad;
-    return to + 2 * count;
+    memset(to, (int)(p->pad ^ p->flip) & 0xff, (size_t)count);
+    return to + count;
 }
 
 /* What the windows of one row of an image read: all of its taps along an axis. */
@@ -83,10 +78,8 @@ INLINE void FOR(finish)(const struct product *p, struct factors factors, const i
     const int64_t all = p->groups * p->columns, item = item_of(p->result_type);
     char *to = p->result + (row * all + column) * item;
 
-    if (p->step_count == 0 && count == PANEL) {
-        FOR(store_sums)(to, sums, factors, rows, all * item, p->result_type);
+    if (FOR(are_stored)(p, factors, sums, row, rows, column, count))
         return;
-    }
     FOR(scale_rows)(numbers, sums, factors, rows);
     for (int64_t index = 0; index < p->step_count; index++) {
         const int64_t other = p->steps[index].other;
@@ -114,22 +107,23 @@ static void FOR(multiply_panel)(const struct product *p, int64_t panel, const ch
     const int64_t group = panel / p->panels, place = panel % p->panels * PANEL;
     const int64_t column = group * p->columns + place, rest = p->columns - place;
     const int64_t count = rest < PANEL ? rest : PANEL;
-    const int32_t *ends = p->places, *places = ends + p->groups * p->panels + 1;
+    const int32_t *ends = p->places + 2 * panel;
+    const int32_t *places = p->places + 2 * p->groups * p->panels + 1;
     float own[2 * PANEL];
     const struct factors factors = FOR(factors_of)(p, own, column, count);
     struct tile tile = {
-        .weights = p->weights + (panel * p->row_chunks + ends[panel]) * CHUNK_WEIGHTS,
-        .places = places + ends[panel],
+        .weights = p->weights + ends[0] * (int64_t)CHUNK_WEIGHTS,
+        .places = places + ends[0],
         .starts = p->starts + panel * PANEL,
         .step = step,
-        .chunks = p->row_chunks,
-        .again = ends[panel + 1] - ends[panel],
+        .narrow = ends[1] - ends[0],
+        .wide = ends[2] - ends[1],
     };
 
     for (int64_t row = first; row < last; row += TILE_ROWS) {
         tile.rows = last - row < TILE_ROWS ? last - row : TILE_ROWS;
         tile.data = data + (row - first) * step;
-        FOR(multiply)(&tile, p->is_wide, sums);
+        FOR(multiply)(&tile, sums);
         FOR(finish)(p, factors, sums, row, tile.rows, column, count);
     }
 }
@@ -145,18 +139,21 @@ static void FOR(product_part)(const struct product *p, int64_t part, const char 
     const int64_t first = goes_by_panels ? 0 : tiles * part / p->parts * TILE_ROWS;
     const int64_t end = goes_by_panels ? p->rows : tiles * (part + 1) / p->parts * TILE_ROWS;
     const int64_t last = end < p->rows ? end : p->rows;
-    char *own = p->scratch + part * (p->block_rows * p->row_chunks * CHUNK + SLACK);
+    char *own = p->scratch + part * (p->block_rows * p->row_bytes + SLACK);
 
     for (int64_t group = first_panel / p->panels; group * p->panels < last_panel; group++)
         for (int64_t row = first; row < last; row += p->block_rows) {
             const int64_t stops = row + p->block_rows < last ? row + p->block_rows : last;
             const int64_t from = between(group * p->panels, first_panel, last_panel);
             const int64_t to = between((group + 1) * p->panels, first_panel, last_panel);
-            const int64_t step = p->is_direct ? p->channels : p->row_chunks * CHUNK;
+            const int64_t step = p->is_direct ? p->channels : p->row_bytes;
             if (is_stopped(stop))
                 return;
-            for (int64_t each = row; each < stops && !p->is_direct; each++)
+            for (int64_t each = row; each < stops && !p->is_direct; each++) {
                 FOR(pack_row)(p, own + (each - row) * step, each, group);
+                if (p->is_mixed)
+                    FOR(widen_row)(own + (each - row) * step, p->row_chunks * CHUNK);
+            }
             for (int64_t panel = from; panel < to; panel++)
                 FOR(multiply_panel)(p, panel, p->is_direct ? p->source + row * step : own, step,
                                     row, stops);

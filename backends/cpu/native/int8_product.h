@@ -27,11 +27,12 @@ struct product {
     int64_t window[2], strides[2], dilations[2], pads[2];
     int64_t pad; /* the stored number that stands for 0 */
     int64_t groups, channels, columns; /* the last two of one group */
-    int64_t is_wide, again_count, scale_count, block_rows, parts;
+    int64_t is_mixed, chunk_count, scale_count, block_rows, parts;
     int64_t source_type, result_type, other_count, step_count;
-    int64_t rows, row_chunks, row_numbers, panels; /* panels of one group */
+    int64_t rows, row_chunks, row_bytes, row_numbers, panels; /* panels of one group */
     int64_t flip;                                  /* what turns numbers into those of 0 to 255 */
     int64_t squares[2];                            /* of the result of one image */
+    int64_t is_simple;                             /* all steps are linear, bounds, roundings or sums */
     int64_t is_pointwise;                          /* a row of data is a place of the source */
     int64_t is_direct;                             /* rows of data lie as tiles read them */
     const char *source, *source_end, *weights, *others[MAX_OTHERS];
@@ -42,12 +43,13 @@ struct product {
     struct result_step steps[MAX_STEPS];
 };
 
-/* Up to TILE_ROWS rows of data, `step` bytes apart, and the weights of a panel. */
+/* Up to TILE_ROWS rows of data, `step` bytes apart, and the weights of a panel: narrow chunks, and wide
+ * ones behind them. Without places all are wide, an even number of them in the order of the row. */
 struct tile {
     const char *data, *weights;
-    const int32_t *places; /* of each chunk of weights that is there again: the chunk of the row */
+    const int32_t *places; /* of each chunk of weights: the chunk of the row */
     const int32_t *starts;
-    int64_t step, rows, chunks, again;
+    int64_t step, rows, narrow, wide;
 };
 
 struct factors {

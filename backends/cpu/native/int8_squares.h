@@ -55,14 +55,14 @@ INLINE void FOR(multiply_squares)(const struct product *p, const char *data, int
 {
     static const int32_t starts[PANEL] = {0};
     const int64_t chunks = p->channels / 2, places = SQUARE * SQUARE;
-    struct tile tile = {.starts = starts, .step = p->channels * 2, .chunks = chunks};
+    struct tile tile = {.starts = starts, .step = p->channels * 2, .wide = chunks};
 
     for (int64_t place = 0; place < places; place++)
         for (int64_t row = 0; row < count; row += TILE_ROWS) {
             tile.weights = p->weights + (panel * places + place) * chunks * CHUNK_WEIGHTS;
             tile.data = data + place * step + row * tile.step;
             tile.rows = between(count - row, 1, TILE_ROWS);
-            FOR(multiply)(&tile, 1, sums + (place * p->block_rows + row) * PANEL);
+            FOR(multiply)(&tile, sums + (place * p->block_rows + row) * PANEL);
         }
 }
 

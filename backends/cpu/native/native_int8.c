@@ -4,11 +4,12 @@
  * rows and PANEL columns are summed up in registers, and go from there through scales, shifts and
  * steps into the result.
  *
- * Narrow weights stay in 8 bits. Two products of them are summed up in 16 bits (vpmaddubsw), which
- * is exact for data of 0 to 255 where the sizes of both weights come to 128 at most. Chunks in which
- * they come to more are there twice, with half of each weight: so weights have a list of which chunk
- * of a row of data each of theirs is multiplied with. Data of -128 to 127 are moved by 128, which
- * sums start without. Wide weights have 16 bits, and so have the data then (vpmaddwd).
+ * Weights are chunks of four numbers for each column of a panel. Narrow chunks stay in 8 bits. Two
+ * products of them are summed up in 16 bits (vpmaddubsw), which is exact for data of 0 to 255 where
+ * the sizes of both weights come to 128 at most. Chunks in which they come to more are there twice,
+ * with half of each weight, or are two wide ones, of two numbers in 16 bits (vpmaddwd): rows of data
+ * then hold their numbers in both sizes. So weights have a list of which chunk of a row of data each
+ * of theirs is multiplied with. Data of -128 to 127 are moved by 128, which sums start without.
  *
  * Sums wrap around in between; those that are left fit 32 bits.
  */
@@ -31,32 +32,32 @@ INLINE int64_t item_of(int64_t type)
     return type == ELEMENT_F32 ? (int64_t)sizeof(float) : 1;
 }
 
-/* Copy numbers of 8 bits as they lie, or as those of 0 to 255, or widened to 16 bits. */
+/* Copy numbers of 8 bits as those of 0 to 255. */
 static char *copied_plain(const struct product *p, char *to, const char *from, int64_t count)
 {
     for (int64_t index = 0; index < count; index++)
-        if (p->is_wide)
-            ((int16_t *)(void *)to)[index] =
-                (int16_t)(p->source_type == ELEMENT_U8 ? ((const uint8_t *)from)[index]
-                                                       : ((const int8_t *)from)[index]);
-        else
-            to[index] = (char)(from[index] ^ p->flip);
-    return to + count * (1 + p->is_wide);
+        to[index] = (char)(from[index] ^ p->flip);
+    return to + count;
 }
 
-static void multiply_plain(const struct tile *tile, int64_t is_wide, int32_t *sums)
+/* Write the bytes of a row behind them, in 16 bits each. */
+static void widen_row_plain(char *row, int64_t count)
 {
-    const int64_t numbers = is_wide ? 2 : 4;
+    for (int64_t index = 0; index < count; index++)
+        ((int16_t *)(void *)(row + count))[index] = *(const uint8_t *)(row + index);
+}
 
+static void multiply_plain(const struct tile *tile, int32_t *sums)
+{
     for (int64_t row = 0; row < tile->rows; row++) {
         const char *data = tile->data + row * tile->step;
         uint32_t made[PANEL];
         for (int64_t column = 0; column < PANEL; column++)
             made[column] = (uint32_t)tile->starts[column];
-        for (int64_t chunk = 0; chunk < tile->chunks + tile->again; chunk++) {
-            const int64_t again = chunk - tile->chunks;
-            const char *from = data + (again < 0 ? chunk : tile->places[again]) * CHUNK;
+        for (int64_t chunk = 0; chunk < tile->narrow + tile->wide; chunk++) {
+            const char *from = data + (tile->places ? tile->places[chunk] : chunk) * CHUNK;
             const char *weights = tile->weights + chunk * CHUNK_WEIGHTS;
+            const int64_t is_wide = chunk >= tile->narrow, numbers = is_wide ? 2 : 4;
             for (int64_t index = 0; index < PANEL * numbers; index++) {
                 const int64_t place = index % numbers;
                 const int32_t product =
@@ -170,16 +171,7 @@ static void store_panel_plain(char *to, const float *numbers, int64_t type)
         }
 }
 
-static void store_sums_plain(char *to, const int32_t *sums, struct factors factors, int64_t rows,
-                             int64_t step, int64_t type)
-{
-    float numbers[PANEL];
-
-    for (int64_t row = 0; row < rows; row++) {
-        scale_rows_plain(numbers, sums + row * PANEL, factors, 1);
-        store_panel_plain(to + row * step, numbers, type);
-    }
-}
+#define are_stored_plain(...) 0
 
 static void apply_step_plain(const struct result_step *step, float *numbers, const float *others,
                              int64_t count)
@@ -217,10 +209,17 @@ static float float_of_double_bits(int64_t bits)
     return (float)number;
 }
 
+/* Those that sets of instructions may compute in registers. */
+static int is_simple(int64_t number)
+{
+    return number == FLOAT_STEP_LINEAR || number == FLOAT_STEP_CLIP || number == FLOAT_STEP_ROUND
+           || number == FLOAT_STEP_ADD;
+}
+
 /* parameters: images, height and width of the source and of the result, then height and width of the
  * window, its strides, dilations and pads in front; the stored number that stands for 0; groups, channels
- * and columns of a group; element types of source and result; whether weights are wide; chunks that
- * are there again; scales; rows of a block; parts; other operands, steps; then the element type of each other
+ * and columns of a group; element types of source and result; whether rows hold their numbers in both
+ * sizes; chunks of all weights; scales; rows of a block; parts; other operands, steps; then the element type of each other
  * operand, and for each step number, operand (from 1 on, or 0), alpha and beta. */
 static int read_product(struct product *p, const int64_t *parameters)
 {
@@ -244,8 +243,8 @@ static int read_product(struct product *p, const int64_t *parameters)
     p->columns = *word++;
     p->source_type = *word++;
     p->result_type = *word++;
-    p->is_wide = *word++;
-    p->again_count = *word++;
+    p->is_mixed = *word++;
+    p->chunk_count = *word++;
     p->scale_count = *word++;
     p->block_rows = *word++;
     p->parts = *word++;
@@ -256,6 +255,7 @@ static int read_product(struct product *p, const int64_t *parameters)
         return STATUS_TABLE;
     for (int64_t index = 0; index < p->other_count; index++)
         p->other_types[index] = *word++;
+    p->is_simple = 1;
     for (int64_t index = 0; index < p->step_count; index++, word += 4) {
         const struct result_step step = {word[0], word[1], float_of_double_bits(word[2]),
                                          float_of_double_bits(word[3])};
@@ -263,14 +263,16 @@ static int read_product(struct product *p, const int64_t *parameters)
         if (step.other < 0 || step.other > p->other_count || (takes_other && step.other == 0))
             return STATUS_TABLE;
         p->steps[index] = step;
+        p->is_simple &= is_simple(step.number);
     }
     p->rows = p->images * p->made_height * p->made_width;
     p->row_numbers = p->window[0] * p->window[1] * p->channels;
-    p->row_chunks = (p->row_numbers * (1 + p->is_wide) + CHUNK - 1) / CHUNK;
+    p->row_chunks = (p->row_numbers + CHUNK - 1) / CHUNK;
+    p->row_bytes = p->row_chunks * CHUNK * (p->is_mixed ? 3 : 1);
     p->panels = (p->columns + PANEL - 1) / PANEL;
     p->squares[0] = (p->made_height + 1) / 2;
     p->squares[1] = (p->made_width + 1) / 2;
-    p->flip = !p->is_wide && p->source_type == ELEMENT_I8 ? 0x80 : 0;
+    p->flip = p->source_type == ELEMENT_I8 ? 0x80 : 0;
     return STATUS_OK;
 }
 
@@ -282,17 +284,17 @@ static int is_pointwise(const struct product *p)
     return p->height == p->made_height && p->width == p->made_width;
 }
 
-/* Whether the chunks of a row that are there again are known, panel by panel. */
+/* Whether the chunks of a row that weights name are there, panel by panel. */
 static int has_places(const struct product *p)
 {
     const int64_t panels = p->groups * p->panels;
-    const int32_t *ends = p->places, *places = ends + panels + 1;
-    int is_inside = ends[0] == 0 && ends[panels] <= p->again_count;
+    const int32_t *ends = p->places, *places = ends + 2 * panels + 1;
+    int is_inside = ends[0] == 0 && ends[2 * panels] <= p->chunk_count;
 
-    for (int64_t panel = 0; panel < panels; panel++)
-        is_inside &= ends[panel] <= ends[panel + 1];
-    for (int64_t index = 0; index < p->again_count; index++)
-        is_inside &= places[index] >= 0 && places[index] < p->row_chunks;
+    for (int64_t end = 0; end < 2 * panels; end++)
+        is_inside &= ends[end] <= ends[end + 1];
+    for (int64_t index = 0; index < p->chunk_count; index++)
+        is_inside &= places[index] >= 0 && places[index] < p->row_bytes / CHUNK;
     return is_inside;
 }
 
@@ -315,10 +317,9 @@ static void read_operands(struct product *p, char *const *data, int has_places_t
 }
 
 /* data: source (images, height, width, channels of all groups) in 8 bits; weights, panel by
- * panel, CHUNK_WEIGHTS bytes for each chunk: of each column of a panel the numbers that go with it; first
- * the chunks of a row in order, then those that are there again; int32 places, which are the end of each
- * panel's chunks of the latter with 0 before the first, and then the chunk of a row of data that each of
- * them goes with; int32 starts of the sums, PANEL for each panel; scales and shifts of the columns in float32;
+ * panel, CHUNK_WEIGHTS bytes for each chunk: of each column of a panel the numbers that go with it, first
+ * those of the narrow chunks; int32 places, which are for each panel the ends of its narrow and of its wide
+ * chunks, with 0 before the first, and then the chunk of a row of data that each goes with; int32 starts of the sums, PANEL for each panel; scales and shifts of the columns in float32;
  * other operands, which lie as the result does; scratch for a block of rows and SLACK bytes for each
  * part; result (images, height, width, columns of all groups). parameters: see read_product. */
 static int int8_product(char *const *data, const int64_t *parameters, const char *stop)
@@ -333,7 +334,7 @@ static int int8_product(char *const *data, const int64_t *parameters, const char
     if (!has_places(&product))
         return STATUS_INDEX;
     product.is_pointwise = is_pointwise(&product);
-    product.is_direct = product.is_pointwise && !product.is_wide && product.flip == 0
+    product.is_direct = product.is_pointwise && !product.is_mixed && product.flip == 0
                         && product.groups == 1 && product.channels % CHUNK == 0;
 #pragma omp parallel for schedule(static) if (product.parts > 1)
     for (int64_t part = 0; part < product.parts; part++)
@@ -355,6 +356,7 @@ static int int8_depthwise(char *const *data, const int64_t *parameters, const ch
     if (product.row_numbers > MOST_TAPS)
         return STATUS_TABLE;
     read_operands(&product, data, 0);
+    product.row_chunks = (product.row_numbers + 1) / 2;
     memset(product.scratch, (int)product.pad & 0xff, (size_t)product.groups);
 #pragma omp parallel for schedule(static) if (product.parts > 1)
     for (int64_t part = 0; part < product.parts; part++)

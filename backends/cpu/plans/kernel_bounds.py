@@ -438,14 +438,12 @@ def _int8_operands(
 def _int8_product(parameters: Sequence[int]) -> list[Reach]:
     words, types = _int8_words(parameters)
     panels = _product(words[14], -(-words[16] // _INT8_PANEL))
-    bytes_of_row = _product(*words[5:7], words[15], 1 + words[19])
-    row = -(-bytes_of_row // 4) * 4
-    if words[22] < 1 or words[20] < 0:
-        raise ValueError(f"blocks of {words[22]} rows, {words[20]} chunks again")
-    chunks = _product(panels, row // 4) + words[20]
+    row = _product(-(-_product(*words[5:7], words[15]) // 4), 12 if words[19] else 4)
+    if words[22] < 1:
+        raise ValueError(f"blocks of {words[22]} rows")
     weights = [
-        (0, _product(chunks, 4 * _INT8_PANEL), _UINT8),
-        (0, _product(panels + 1 + words[20], 4), _INT32),
+        (0, _product(words[20], 4 * _INT8_PANEL), _UINT8),
+        (0, _product(2 * panels + 1 + words[20], 4), _INT32),
         (0, _product(panels, 4 * _INT8_PANEL), _INT32),
     ]
     scratch = _product(words[23], _product(words[22], row) + _INT8_SLACK)
@@ -455,7 +453,7 @@ def _int8_product(parameters: Sequence[int]) -> list[Reach]:
 def _int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
     words, types = _int8_words(parameters)
     taps = _product(*words[5:7])
-    if tuple(words[15:17]) != (1, 1) or words[19] != 1 or taps > _MOST_INT8_TAPS:
+    if tuple(words[15:17]) != (1, 1) or taps > _MOST_INT8_TAPS or any(words[19:21]):
         raise ValueError(f"{taps} taps of channels that are apart, with {list(words[14:20])}")
     chunks = _product(-(-words[14] // _INT8_PANEL), -(-taps // 2))
     weights = [(0, _product(chunks, 4 * _INT8_PANEL), _UINT8)]
@@ -464,9 +462,9 @@ def _int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
 
 def _int8_squares(parameters: Sequence[int]) -> list[Reach]:
     words, types = _int8_words(parameters)
-    if tuple(words[5:11]) != (3, 3, 1, 1, 1, 1) or (words[14], words[19]) != (1, 1):
+    if tuple(words[5:11]) != (3, 3, 1, 1, 1, 1) or words[14] != 1 or any(words[19:21]):
         raise ValueError(f"squares of a convolution with {list(words[5:20])}")
-    if words[15] % _INT8_PANEL or words[20] != 0 or words[22] < 1:
+    if words[15] % _INT8_PANEL or words[22] < 1:
         raise ValueError(f"squares of {words[15]} channels in blocks of {words[22]}")
     weights = _product(-(-words[16] // _INT8_PANEL), _INT8_PANEL, words[15], 16 * 2)
     row = 2 * words[15] + 4 * _INT8_PANEL

@@ -29,51 +29,59 @@ CHUNK_BYTES = 4
 _MOST_DATA = 255
 _LARGEST_PAIR = 128
 """That two weights of one sign add up to, so that products with data up to 255 fit 16 bits."""
-_WIDE_COST = 1.28
-"""What products of wide weights cost, if those of narrow ones cost 1: measured on AVX2 (Zen 3)."""
+_MOST_HALVED = 0.05
+"""Of all chunks: with more, widening rows of data is faster than multiplying halves of weights."""
 _ORDER = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15]
 """Columns of a panel in the order in which words of two vectors are interleaved."""
 
 
 class PackedProduct(NamedTuple):
-    """Weights of a matmul: bytes of chunks, which are there again, and what sums start with."""
+    """Weights of a matmul: bytes of chunks, where these belong, and what sums start with.
+
+    ``is_mixed``: some are wide, so that rows of data have to be there in 16 bits, too.
+    """
 
     weights: Array
     places: Array
     starts: Array
-    is_wide: bool
+    is_mixed: bool
 
 
 def packed_product(weights: Array, *, is_signed: bool) -> PackedProduct:
     """Pack int8 weights (groups, columns of one, numbers of a row); ``is_signed`` are the data.
 
-    They are narrow unless that needs so many chunks twice that wide ones are faster.
+    Chunks whose pairs may overflow are halved if they are few, and wide otherwise.
     """
     groups, columns, numbers = weights.shape
     panels = -(-columns // PANEL)
     padded = np.zeros((groups, panels * PANEL, -(-numbers // CHUNK_BYTES) * CHUNK_BYTES), np.int8)
     padded[:, :columns, :numbers] = weights
     chunks = padded.reshape(groups * panels, PANEL, -1, CHUNK_BYTES).transpose(0, 2, 1, 3)
-    is_halved = _is_too_large(chunks)
-    narrow_count = is_halved.size + int(is_halved.sum())
+    is_large = _is_too_large(chunks)
+    is_mixed = bool(is_large.sum() > _MOST_HALVED * is_large.size)
     starts = np.zeros((groups * panels, PANEL), np.int32)
-    if narrow_count > _WIDE_COST * is_halved.size:
-        length = -(-numbers // 2)
-        wide = padded[:, :, : 2 * length].astype(np.int16)
-        wide = wide.reshape(groups * panels, PANEL, length, 2).transpose(0, 2, 1, 3)
-        ends = np.zeros(1 + groups * panels, np.int32)
-        return PackedProduct(_bytes_of(wide), ends, starts, is_wide=True)
     if is_signed:
         starts[:] = -128 * chunks.sum(axis=(1, 3), dtype=np.int64)
-    made, places = [], []
-    for panel, halved in zip(chunks, is_halved, strict=True):
-        (again,) = np.nonzero(halved)
-        halves = panel[again] >> 1
-        whole = panel.copy()
-        whole[again] -= halves
-        made += [whole, halves]
-        places.append(again)
-    return PackedProduct(_bytes_of(np.concatenate(made)), _joined(places), starts, is_wide=False)
+    made: list[Array] = []
+    places: list[Array] = []
+    for panel, large in zip(chunks, is_large, strict=True):
+        (again,) = np.nonzero(large)
+        if is_mixed:
+            (narrow,) = np.nonzero(~large)
+            made += [_bytes_of(panel[narrow]), _bytes_of(_widened(panel[again]))]
+            places += [narrow, len(panel) + (2 * again[:, np.newaxis] + [0, 1]).reshape(-1)]
+        else:
+            halves = panel[again] >> 1
+            whole = panel.copy()
+            whole[again] -= halves
+            made += [_bytes_of(whole), _bytes_of(halves)]
+            places += [np.concatenate((np.arange(len(panel)), again)), again[:0]]
+    return PackedProduct(np.concatenate(made), _joined(places), starts, is_mixed)
+
+
+def _widened(chunks: Array) -> Array:
+    """Make two chunks of 16 bits of each of 8 bits: (chunks, columns, 4) to (.., 2, columns, 2)."""
+    return chunks.astype(np.int16).reshape(-1, PANEL, 2, 2).transpose(0, 2, 1, 3)
 
 
 def packed_depthwise(weights: Array) -> Array:
@@ -118,7 +126,7 @@ def _is_too_large(chunks: Array) -> Array:
 
 
 def _joined(places: list[Array]) -> Array:
-    """Write where each panel's places end, and behind them the places."""
+    """Write where each list ends, and behind the ends the lists."""
     ends = np.cumsum([0, *map(len, places)])
     return np.concatenate((ends, *places)).astype(np.int32)
 

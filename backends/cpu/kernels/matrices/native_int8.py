@@ -43,8 +43,7 @@ _SLACK = 32
 """Bytes behind the packed data of each thread, which vectors write that are not full."""
 _SQUARE_BLOCK_BYTES, _MOST_SQUARES, _SQUARE_SLACK = 1 << 18, 48, 64
 """Of squares at once, whose sums stay in the second cache, too."""
-_COST_OF_SQUARES = 1.25
-"""Of a product of a square, for one of others."""
+_LEAST_SQUARES = 32
 _WORK_PER_THREAD = 1 << 20
 """Products that take some ten microseconds, which waking a thread is worth."""
 
@@ -80,11 +79,15 @@ class _Product:
 
     @property
     def suits_squares(self) -> bool:
-        """True if 16 products for a square are fewer than 9 for each number of the result."""
+        """True if 16 products for a square are a fifth fewer than 9 for each number of the result.
+
+        With few squares a product is as fast, whose weights have a third of the bytes.
+        """
         is_plain = self.window == (3, 3) and self.strides == self.dilations == (1, 1)
         is_full = self.groups == 1 and self.channels % PANEL == 0 and self.columns >= PANEL
         rows = self.images * math.prod(self.made)
-        return is_plain and is_full and self.squares * 16 * _COST_OF_SQUARES <= rows * 9
+        are_many = self.squares >= _LEAST_SQUARES
+        return is_plain and is_full and are_many and self.squares * 16 * 5 <= rows * 9 * 4
 
     @property
     def block_of_squares(self) -> int:
@@ -174,7 +177,7 @@ def _emit(
     work = rows * product.groups * product.columns * product.numbers
     is_worth_it = builder.thread_count > 1 and work >= 2 * _WORK_PER_THREAD
     parts = builder.thread_count if is_worth_it else 1
-    is_wide, again, block_rows = True, 0, 1
+    is_mixed, chunks, block_rows = False, 0, 1
     if product.is_depthwise:
         packed, kernel = [derived("int8 taps", lambda: packed_depthwise(arranged()[:, 0]))], _TAPS
         scratch_bytes = product.groups
@@ -190,9 +193,9 @@ def _emit(
             derived("int8 places", lambda: made().places),
             derived("int8 starts", lambda: made().starts),
         ]
-        is_wide = derived_flag("int8 width", lambda: made().is_wide)
-        again = packed[1].layout.count - 1 - product.groups * -(-product.columns // PANEL)
-        row_bytes = -(-product.numbers * (1 + is_wide) // CHUNK_BYTES) * CHUNK_BYTES
+        is_mixed = derived_flag("int8 mixed", lambda: made().is_mixed)
+        chunks = packed[0].layout.count // (CHUNK_BYTES * PANEL)
+        row_bytes = -(-product.numbers // CHUNK_BYTES) * CHUNK_BYTES * (3 if is_mixed else 1)
         block_rows = max(_BLOCK_BYTES // row_bytes // _TILE_ROWS, 1) * _TILE_ROWS
         scratch_bytes = parts * (block_rows * row_bytes + _SLACK)
     steps, others = parse_post_ops(node.attributes), []
@@ -209,8 +212,8 @@ def _emit(
         *product.words(),
         source.dtype.value,
         result.dtype.value,
-        int(is_wide),
-        again,
+        int(is_mixed),
+        chunks,
         scales_row.layout.count,
         block_rows,
         parts,

@@ -50,19 +50,18 @@ def computed(
     made = [(n + 2 * pad - k) // stride + 1 for n, k in ((height, high), (width, wide))]
     rows = np.moveaxis(weights, 1, -1).reshape(groups, count // groups, -1)
     is_depthwise = groups > 1 and channels == 1 and count == groups
-    if is_depthwise:
-        packed, is_wide = [packed_depthwise(rows[:, 0])], True
-    else:
+    packed, is_mixed, chunks = [packed_depthwise(rows[:, 0])], False, 0
+    if not is_depthwise:
         product = packed_product(rows, is_signed=x.dtype == np.int8)
-        packed, is_wide = [product.weights, product.places, product.starts], product.is_wide
-    row_bytes = -(-rows.shape[2] * (1 + is_wide) // 4) * 4
+        packed, is_mixed = [product.weights, product.places, product.starts], product.is_mixed
+        chunks = product.weights.size // 64
+    row_bytes = -(-rows.shape[2] // 4) * (12 if is_mixed else 4)
     scratch = np.zeros(groups if is_depthwise else threads * (12 * row_bytes + 32), np.uint8)
     result = np.zeros((*made, count), np.float32)
     arrays = [x, *packed, np.ones(1, np.float32), np.zeros(count, np.float32), scratch, result]
     words = [1, height, width, *made, high, wide, stride, stride, 1, 1, pad, pad, 0]
-    words += [groups, channels, count // groups, I8 if x.dtype == np.int8 else U8, F32, is_wide]
-    again = 0 if is_depthwise else packed[1].size - 1 - groups * -(-count // groups // 16)
-    words += [again, 1, 12, threads, 0, 0]
+    words += [groups, channels, count // groups, I8 if x.dtype == np.int8 else U8, F32, is_mixed]
+    words += [chunks, 1, 12, threads, 0, 0]
     run_native("int8_depthwise" if is_depthwise else "int8_product", arrays, words, threads)
     return result.astype(np.int64)
 
@@ -126,7 +125,7 @@ def by_squares(x: Array, weights: Array, pads: tuple[int, int], threads: int = 1
     result = np.zeros((height, width, count), np.float32)
     arrays = [x, packed_squares(weights), np.ones(1, np.float32), np.zeros(count, np.float32)]
     words = [1, height, width, height, width, 3, 3, 1, 1, 1, 1, *pads, 0, 1, channels, count]
-    words += [I8 if x.dtype == np.int8 else U8, F32, 1, 0, 1, 6, threads, 0, 0]
+    words += [I8 if x.dtype == np.int8 else U8, F32, 0, 0, 1, 6, threads, 0, 0]
     scratch = np.full(threads * part + channels, 77, np.uint8)
     run_native("int8_squares", [*arrays, scratch, result], words, threads)
     return result.astype(np.int64)
@@ -174,24 +173,30 @@ def test_weights_whose_fourfold_sums_fit_no_32_bits_are_no_squares() -> None:
     assert not fits_squares(np.full((2, 1856, 3, 3), 127, np.int8))
 
 
-@pytest.mark.parametrize(
-    ("weights", "is_wide", "chunks"),
-    [([64, 64, -64, -64], False, 1), ([127, -128, 127, 1], False, 1)],
-)
-def test_pairs_that_fit_stay_narrow(weights: list[int], is_wide: bool, chunks: int) -> None:
+@pytest.mark.parametrize("weights", [[64, 64, -64, -64], [127, -128, 127, 1]])
+def test_pairs_that_fit_stay_narrow(weights: list[int]) -> None:
     made = packed_product(np.array([[weights]], np.int8), is_signed=False)
-    assert (made.is_wide, made.weights.size // 64) == (is_wide, chunks)
+    assert (made.is_mixed, made.places.tolist()) == (False, [0, 1, 1, 0])
 
 
-def test_some_chunks_are_halved_and_many_are_wide() -> None:
-    weights = np.ones((1, 1, 40), np.int8)
+def test_few_chunks_that_do_not_fit_are_halved() -> None:
+    weights = np.ones((1, 1, 80), np.int8)
     weights[0, 0, 4:6] = 127
     made = packed_product(weights, is_signed=False)
-    assert not made.is_wide
-    assert made.places.tolist() == [0, 1, 1]
-    halves = made.weights.view(np.int8).reshape(11, 16, 4)
-    assert halves[[1, 10], 0].tolist() == [[64, 64, 1, 1], [63, 63, 0, 0]]
-    assert packed_product(np.full((1, 1, 40), 127, np.int8), is_signed=False).is_wide
+    assert not made.is_mixed
+    assert made.places.tolist() == [0, 21, 21, *range(20), 1]
+    halves = made.weights.view(np.int8).reshape(21, 16, 4)
+    assert halves[[1, 20], 0].tolist() == [[64, 64, 1, 1], [63, 63, 0, 0]]
+
+
+def test_many_chunks_that_do_not_fit_are_wide() -> None:
+    weights = np.ones((1, 1, 12), np.int8)
+    weights[0, 0, 4:8] = [127, 126, -125, -124]
+    made = packed_product(weights, is_signed=False)
+    assert made.is_mixed
+    assert made.places.tolist() == [0, 2, 4, 0, 2, 3 + 2, 3 + 3]
+    wide = made.weights[128:].view(np.int16).reshape(2, 16, 2)
+    assert wide[:, 0].tolist() == [[127, 126], [-125, -124]]
 
 
 def table_of(arrays: list[Array], words: list[int]) -> Array:
@@ -207,7 +212,7 @@ def rows_of(places: list[int], result: Array) -> Array:
     rows = result.size
     arrays = [
         np.ones(4 * rows, np.uint8),
-        np.ones(64 * (len(places) - 1), np.uint8),
+        np.ones(64 * (len(places) - 3), np.uint8),
         np.array(places, np.int32),
         np.zeros(16, np.int32),
         np.full(1, 1 / 3, np.float32),
@@ -217,7 +222,7 @@ def rows_of(places: list[int], result: Array) -> Array:
     ]
     words = [1, 1, rows, 1, rows, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 4, 1, U8, F32, 0]
     held.append(arrays)
-    return table_of(arrays, [*words, len(places) - 2, 1, 12, 1, 0, 0])
+    return table_of(arrays, [*words, len(places) - 3, 1, 12, 1, 0, 0])
 
 
 held: list[list[Array]] = []
@@ -225,7 +230,11 @@ held: list[list[Array]] = []
 
 
 @pytest.mark.parametrize(
-    "places", [[0, 1, 1], [0, 1, -1], [1, 1, 0], [0, 2, 0], [0, -1, 0], [-1, 1, 0]]
+    "places",
+    [
+        *[[0, 1, 1, 1], [0, 1, 1, -1], [1, 1, 1, 0], [0, 2, 2, 0], [0, 0, 2, 0], [0, 1, 0, 0]],
+        *[[0, -1, 1, 0], [0, 1, -1, 0], [-1, 1, 1, 0]],
+    ],
 )
 def test_places_that_are_not_there_are_refused(places: list[int]) -> None:
     found = step_runner(open_engine()).run(rows_of(places, np.zeros(24, np.float32)), (), 1)
@@ -235,6 +244,6 @@ def test_places_that_are_not_there_are_refused(places: list[int]) -> None:
 def test_a_product_stops_between_its_blocks_of_rows() -> None:
     word = bytearray(4 * 600)
     result = np.frombuffer(word, np.float32)
-    found = step_runner(open_engine()).run(rows_of([0, 0], result), (), 1, word)
+    found = step_runner(open_engine()).run(rows_of([0, 1, 1, 0], result), (), 1, word)
     assert found == (STATUS_STOPPED, 0)
     assert np.count_nonzero(result) == 12
