@@ -92,8 +92,8 @@ class Bundle:
         """Where it waits or runs; written by that."""
         self.run: Run | None = None
         """None while it is gathered."""
-        self._left_count = 0
-        """How many were not given up."""
+        self._gone_count = 0
+        """How many were given up and are still among the parts."""
         self.is_over = False
         """All calls that were not given up are answered."""
         self._have_come = False
@@ -102,6 +102,8 @@ class Bundle:
         """No call is left to be answered by its run."""
         self._has_ended = False
         """Its run has left its place."""
+        self.lines: Sequence[tuple[str, Any]] | None = None
+        """The outputs, where each is as many rows as the inputs and each call gets its own."""
         self._unwoken: list[Part] = []
         """Calls that have their outcome, and whose event loop has not been woken for it."""
 
@@ -116,7 +118,6 @@ class Bundle:
                 return False
             part.bundle = self
             self.parts.append(part)
-            self._left_count += 1
             self.row_count += row_count
             if member is None:
                 return True
@@ -207,16 +208,30 @@ class Bundle:
         ended_ns, began_ns = run.ended_ns, run.bindings.arrived_ns
         self._have_come = True
         admission.arrivals.arrive_together([part.inputs for part in parts])
-        arrived_ns = [part.arrived_ns for part in parts]
-        admission.note_waits([began_ns - came_ns for came_ns in arrived_ns])
-        for part in parts:
-            part.is_counted = True
-            if run.error is None and error is not None:
-                part.error = own_error(error)
-        admission.count_together([ended_ns - came_ns for came_ns in arrived_ns], error)
+        waits_ns = [began_ns - part.arrived_ns for part in parts]
+        admission.note_waits(waits_ns)
+        if error is not None:
+            for part in parts:
+                part.is_counted = True
+                if run.error is None:
+                    part.error = own_error(error)
         self.is_over = True
+        took_ns = ended_ns - began_ns
+        admission.count_together([wait_ns + took_ns for wait_ns in waits_ns], error)
+        if error is None:
+            self.lines = self._lines_of(run.bindings.results)
         wake_all(parts)  # if this finds no memory, `fail` does it again
         self.parts = []  # which know this
+
+    def _lines_of(self, results: Mapping[str, Any]) -> Sequence[tuple[str, Any]] | None:
+        """Return outputs that are row by row those of the inputs; None if one is not."""
+        batched, row_count = self.batched_outputs, self.row_count
+        if self.padding is not None:
+            return None
+        for name, value in results.items():
+            if name not in batched or len(value) != row_count:
+                return None
+        return list(results.items())
 
     def _retry_each(self, note: str) -> None:
         """Find out whose fault it was: each call has a run of its own."""
@@ -247,7 +262,7 @@ class Bundle:
         with self._network.collecting:
             known = list(self.parts)
             parts = [part for part in known if part.run is None]
-            uncounted = [part for part in parts if not part.is_counted]
+            uncounted = [part for part in parts if not (self.is_over or part.is_counted)]
             for part in uncounted:
                 part.is_counted, part.error = True, own_error(error)
             if not self._have_come:
@@ -318,12 +333,14 @@ class Bundle:
             if part.is_counted or self.is_over:
                 return
             part.is_counted = True
-            self._left_count -= 1
-            is_last, run, member = not self._left_count, self.run, self.member
+            self._gone_count += 1
+            run, member = self.run, self.member
+            is_last = self._gone_count == len(self.parts)
             if not self.is_closed and (run is None or (member is not None and not is_last)):
                 if member is not None:
                     network.collector.grow(member, -part.row_count)
                 self.parts.remove(part)
+                self._gone_count -= 1
                 self.row_count -= part.row_count
                 network.admission.arrivals.arrive(part.inputs)
         now_ns = perf_counter_ns()

@@ -21,7 +21,6 @@ from threading import get_ident
 from typing import Any, Protocol
 
 from ...errors import AioInferError
-from ...executors.fork import ProcessMark
 from ...executors.interrupt import can_interrupt, default_int_handler, get_sigint_handler
 from ...runtime.loops.completion import new_future, on_trio
 from ...runtime.loops.inline_turn import InlineTurn
@@ -39,8 +38,6 @@ class CrowdNetwork(HelpedNetwork, Protocol):
     inline_route: InlineRoute | None
     inline_postprocess: Any
     free_inputs: frozenset[str]
-    process: ProcessMark
-    """Of the process that it works in."""
 
     def check_inputs(self, given: Any) -> dict[str, Any]:
         """Turn what a caller gave into name -> array, or raise TensorError."""
@@ -69,13 +66,13 @@ class Crowd:
         """
         network, gatherings = self._network, self._gatherings
         is_idle = network.run_count < self._busy_count
-        if is_idle and (
-            gatherings is None
-            or not (
-                turn.waiting_count >= CROWD
-                or (gatherings.crowded and get_ident() in gatherings.crowded)
-            )
-        ):
+        if gatherings is not None and gatherings.crowded:
+            gathered = gatherings.take(inputs)
+            if gathered is not None:
+                return gathered
+            if is_idle and turn.waiting_count < CROWD and get_ident() not in gatherings.crowded:
+                return None
+        elif is_idle and (gatherings is None or turn.waiting_count < CROWD):
             return None
         if "trio" in modules and on_trio():
             return None

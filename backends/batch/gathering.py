@@ -17,11 +17,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
+from sys import modules
 from time import perf_counter_ns
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet, ref
 
-from ...runtime.loops.completion import FindWaker
+from numpy import dtype, ndarray
+
+from ...executors.fork import ProcessMark
+from ...executors.interrupt import can_interrupt, default_int_handler, get_sigint_handler
+from ...runtime.loops.completion import FindWaker, on_trio
 from ...runtime.loops.inline_turn import ROUND_NS, InlineTurn, threads
 from ...runtime.runs.inline_route import InlineRoute
 from .bundle import Bundle, BundleNetwork
@@ -35,6 +40,9 @@ CROWD = 8
 
 class HelpedNetwork(BundleNetwork, Protocol):
     """What gatherings ask of their network."""
+
+    process: ProcessMark
+    """Of the process that it works in."""
 
     def help_along(self, add: Callable[[], object], turn: InlineTurn, until_ns: int) -> None:
         """Add to what waits, and run of that on this thread, as long as that is short."""
@@ -53,6 +61,8 @@ class Gathering:
         find_waker: FindWaker,
         crowded: set[int],
     ) -> None:
+        import asyncio
+
         self.find_waker = find_waker
         self._network, self._route, self._crowded = network, route, crowded
         self.open: dict[Hashable, Bundle] = {}
@@ -60,15 +70,27 @@ class Gathering:
         self._bundles: deque[Bundle] = deque()
         self.call_count = 0
         """How many have come together."""
+        self.newest: Bundle | None = None
+        """The last of those that take more."""
+        self.like: tuple[tuple[str, dtype[Any], tuple[int, ...]], ...] = ()
+        """What the arrays of its first call are like."""
+        self.row_count = 0
+        self.loop: Any = None
+        """That of all calls, while some are here."""
+        self.running_loop = asyncio._get_running_loop
+        """Unlike the public function it raises nothing outside of a loop."""
 
     def begin(self, part: Part, key: Hashable) -> None:
         """Have a call be the first of a bundle."""
-        bundle = Bundle(self._network, self.find_waker)
+        bundle, loop = Bundle(self._network, self.find_waker), part.future.get_loop()
+        self.newest = None  # as long as what it takes is not that of what it has
+        self.like = tuple([(name, array.dtype, array.shape) for name, array in part.inputs.items()])
+        self.loop, self.row_count = loop, part.row_count
         bundle.add(part)
         if not self._bundles:
-            part.future.get_loop().call_soon(_flushing(self).__next__)
+            loop.call_soon(_flushing(self).__next__)
         self._bundles.append(bundle)
-        self.open[key] = bundle
+        self.open[key] = self.newest = bundle
         self.call_count += 1
 
     def flush(self) -> None:
@@ -95,6 +117,7 @@ class Gathering:
             turn.used_ns = used_ns + perf_counter_ns() - began_ns
             if not self._bundles:
                 self.open.clear()
+                self.newest = self.loop = None
             else:
                 self._go_on()
 
@@ -161,6 +184,50 @@ class Gatherings:
         self._all: WeakSet[Gathering] = WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
+
+    def take(self, inputs: Any) -> Part | None:
+        """Have a call wait whose arrays are as those of one that does; None: it is to be looked at.
+
+        Whatever may have changed since that one was is looked at again. One body: it is the way of
+        nearly every row.
+        """
+        known = self._here.gathering
+        gathering = None if known is None else known()
+        if gathering is None:
+            return None
+        bundle, like, network = gathering.newest, gathering.like, self._network
+        if bundle is None:
+            return None
+        if type(inputs) is ndarray:
+            inputs = {like[0][0]: inputs}
+        if type(inputs) is not dict or len(inputs) != len(like):
+            return None
+        for name, kind, shape in like:
+            array = inputs.get(name)
+            if type(array) is not ndarray or array.dtype is not kind or array.shape != shape:
+                return None
+        if (
+            ("trio" in modules and on_trio())
+            or (get_sigint_handler() is default_int_handler and can_interrupt())
+            or network.admission.is_closed
+            or not network.process.is_current
+        ):
+            return None
+        loop, row_count = gathering.running_loop(), gathering.row_count
+        if loop is None or loop is not gathering.loop:
+            return None
+        part = Part(inputs.copy(), row_count, loop.create_future())
+        with network.collecting:
+            if bundle.is_closed or bundle.run is not None:
+                return None
+            end = bundle.row_count + row_count
+            if end > network.most_rows:
+                return None
+            part.bundle = bundle
+            bundle.parts.append(part)
+            bundle.row_count = end
+        gathering.call_count += 1
+        return part
 
     def add(self, part: Part, key: Hashable, find_waker: FindWaker) -> bool:
         """Have a call wait for the end of its loop's turn; False: its run may be long.

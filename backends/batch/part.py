@@ -32,6 +32,8 @@ class PartBundle(Protocol):
     """Of all calls."""
     batched_outputs: frozenset[str]
     padding: LengthPadding | None
+    lines: Sequence[tuple[str, Any]] | None
+    """The outputs, of which each call gets its own rows; None: look at all that there may be."""
 
     def give_up(self, part: Part) -> None:
         """Forget a call whose task was cancelled."""
@@ -71,9 +73,16 @@ class Part:
         """Return the outputs, or raise the error; when ``future`` is done."""
         bundle, self.bundle = self.bundle, None
         assert bundle is not None
-        if self.run is not None:
-            own: dict[str, Any] = self.run.outcome()
+        lines = bundle.lines
+        if lines is not None:
+            begin, end = self.begin, self.begin + self.row_count
+            own: dict[str, Any] = {}
+            for name, value in lines:
+                own[name] = value[begin:end]
             return own
+        if self.run is not None:
+            alone: dict[str, Any] = self.run.outcome()
+            return alone
         if self.error is not None:
             raise as_shortage(self.error, f"running request {self.run_id}")
         if self.outputs is not None:
@@ -83,19 +92,19 @@ class Part:
         if run.error is not None:
             raise own_error(run.error)
         batched, begin, end = bundle.batched_outputs, self.begin, self.begin + self.row_count
-        own = {}
+        made: dict[str, Any] = {}
         for name, value in run.bindings.results.items():
             if name not in batched:
-                own[name] = self.copies[name] if begin else value
+                made[name] = self.copies[name] if begin else value
             elif len(value) == row_count:
-                own[name] = value[begin:end]
+                made[name] = value[begin:end]
             else:
-                lines = len(value) // row_count
-                own[name] = value[begin * lines : end * lines]
+                line_count = len(value) // row_count
+                made[name] = value[begin * line_count : end * line_count]
         padding = bundle.padding
         if padding is not None:
-            padding.cut(own, padding.length_of(self.inputs))
-        return own
+            padding.cut(made, padding.length_of(self.inputs))
+        return made
 
 
 def wake_all(parts: Sequence[Part]) -> None:

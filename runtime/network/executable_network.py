@@ -212,11 +212,11 @@ class ExecutableNetwork(CompiledNetwork):
             return await request.infer(inputs, deadline_s=deadline_s, priority=priority)
         if deadline_s is None:
             deadline_s = self.default_deadline_s
-        deadline = None
+        deadline, turn = None, threads.turn
         if deadline_s is not None:
             deadline = deadline_from_now(self.clock, deadline_s, self.admission.where)
         elif self.shared_route is not None and not priority:
-            share = self.shared_route.join(inputs, threads.turn)
+            share = self.shared_route.join(inputs, turn)
             if share is not None:
                 try:
                     await share.future
@@ -226,14 +226,12 @@ class ExecutableNetwork(CompiledNetwork):
                 return share.results()
         run = self.make_run(inputs, deadline, priority)
         route = self.inline_route
-        if route is not None and not ("trio" in modules and must_end()):
-            turn = threads.turn
-            if route.carry(run, turn):
-                if turn.used_ns >= turn.most_ns:
-                    await turn.give_way()
-                if run.error is None and self.inline_postprocess is None:
-                    return run.bindings.results
-                return run.outcome()
+        if route is not None and not ("trio" in modules and must_end()) and route.carry(run, turn):
+            if turn.used_ns >= turn.most_ns:
+                await turn.give_way()
+            if run.error is None and self.inline_postprocess is None:
+                return run.bindings.results
+            return run.outcome()
         # Launched by the last call before this thread sleeps: the worker that is woken finds the
         # interpreter free, and need not sleep again.
         await until(run.launch, run.cancel)

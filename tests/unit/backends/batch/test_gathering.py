@@ -189,6 +189,51 @@ async def test_who_is_cancelled_before_the_turn_ends_takes_no_rows(core: aioinfe
     assert are_over(made.network)
 
 
+async def test_calls_that_are_like_the_one_before_are_not_looked_at_again(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Gathered(core, 1, 4)
+    looked: list[Any] = []
+    check = made.network.check_inputs
+
+    def counted(given: Any) -> dict[str, Any]:
+        looked.append(given)
+        return check(given)
+
+    monkeypatch.setattr(made.network, "check_inputs", counted)
+    doubled(await answers(call(made.network, *(row(number) for number in range(8)))), [*range(8)])
+    assert made.sizes == [4, 4]
+    assert len(looked) == 2
+    assert outcomes(made.network) == {"finished": 8}
+    assert made.network.statistics().batch_sizes == {1: 8}
+    assert are_over(made.network)
+
+
+async def test_what_differs_from_the_call_before_is_looked_at(core: aioinfer.Core) -> None:
+    made = Gathered(core, 1, 2, 3, 4)
+    odd = [row(5, length=3), {"z": row(5)}, {"x": row(5), "z": row(5)}]
+    plain = {"x": row(6).tolist()}, [row(7)]
+    given = [row(1), *odd, {"x": row(2)}, *plain, row(3, count=2), row(4)]
+    one, *refused, two, six, seven, twice, four = await answers(call(made.network, *given))
+    doubled([one, two, six, seven, four], [1, 2, 6, 7, 4])
+    np.testing.assert_array_equal(twice["y"], row(6, count=2))
+    assert all(isinstance(error, aioinfer.errors.TensorError) for error in refused)
+    assert are_over(made.network)
+
+
+async def test_an_array_that_a_caller_exchanges_after_its_call_is_not_read(
+    core: aioinfer.Core,
+) -> None:
+    made = Gathered(core, 1, 4)
+    given = [{"x": row(number)} for number in range(4)]
+    calls = call(made.network, *given)
+    await asyncio.sleep(0)
+    for inputs in given:
+        inputs["x"] = row(9)
+    doubled(await answers(calls), [*range(4)])
+    assert made.sizes == [4]
+
+
 async def test_one_bad_item_fails_alone(core: aioinfer.Core) -> None:
     made = Gathered(core, 1, 4)
 
