@@ -56,7 +56,9 @@ def packed_product(weights: Array, *, is_signed: bool) -> PackedProduct:
     panels = -(-columns // PANEL)
     padded = np.zeros((groups, panels * PANEL, -(-numbers // CHUNK_BYTES) * CHUNK_BYTES), np.int8)
     padded[:, :columns, :numbers] = weights
-    chunks = padded.reshape(groups * panels, PANEL, -1, CHUNK_BYTES).transpose(0, 2, 1, 3)
+    wholes = padded.view(np.uint32).reshape(groups * panels, PANEL, -1).transpose(0, 2, 1)
+    chunks = np.ascontiguousarray(wholes).view(np.int8)
+    chunks = chunks.reshape(groups * panels, -1, PANEL, CHUNK_BYTES)
     is_large = _is_too_large(chunks)
     is_mixed = bool(is_large.sum() > _MOST_HALVED * is_large.size)
     starts = np.zeros((groups * panels, PANEL), np.int32)
@@ -117,11 +119,9 @@ def fits_squares(weights: Array) -> bool:
 
 def _is_too_large(chunks: Array) -> Array:
     """Return which chunks of which panels hold a pair that may overflow: both of one sign."""
-    wide = chunks.astype(np.int16)
-    found = np.zeros(chunks.shape[:2], np.bool_)
-    for sizes in (np.maximum(wide, 0), np.maximum(-wide, 0)):
-        pairs = sizes[..., ::2] + sizes[..., 1::2]
-        found |= (pairs > _LARGEST_PAIR).any(axis=(2, 3))
+    pairs = np.add(chunks[..., ::2], chunks[..., 1::2], dtype=np.int16)
+    pairs = pairs.reshape(*chunks.shape[:2], -1)
+    found: Array = np.maximum(pairs.max(axis=2), -pairs.min(axis=2)) > _LARGEST_PAIR
     return found
 
 

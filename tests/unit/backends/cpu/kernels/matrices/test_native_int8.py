@@ -199,9 +199,9 @@ def test_many_chunks_that_do_not_fit_are_wide() -> None:
     assert wide[:, 0].tolist() == [[127, 126], [-125, -124]]
 
 
-def table_of(arrays: list[Array], words: list[int]) -> Array:
+def table_of(arrays: list[Array], words: list[int], kernel: str = "int8_product") -> Array:
     payload = [len(arrays), *(part for item in arrays for part in (0, item.ctypes.data))]
-    kind = step_runner(open_engine()).kind("int8_product")
+    kind = step_runner(open_engine()).kinds[kernel]
     return np.array(
         [0, 0, 0, kind, 2 + len(payload) + len(words), *payload, *words, KIND_END, 2], np.int64
     )
@@ -247,3 +247,20 @@ def test_a_product_stops_between_its_blocks_of_rows() -> None:
     found = step_runner(open_engine()).run(rows_of([0, 1, 1, 0], result), (), 1, word)
     assert found == (STATUS_STOPPED, 0)
     assert np.count_nonzero(result) == 12
+
+
+def test_squares_stop_between_their_blocks() -> None:
+    word = bytearray(4 * 16 * 24 * 2)
+    result = np.frombuffer(word, np.float32).reshape(2, 24, 16)
+    arrays = [
+        np.ones((2, 24, 16), np.uint8),
+        packed_squares(np.ones((16, 16, 3, 3), np.int8)),
+        np.full(1, 1 / 3, np.float32),
+        np.zeros(16, np.float32),
+        np.zeros(16 * (6 * (2 * 16 + 64) + 64) + 16, np.uint8),
+        result,
+    ]
+    words = [1, 2, 24, 2, 24, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 16, 16, U8, F32, 0, 0, 1, 6, 1, 0, 0]
+    table = table_of(arrays, words, "int8_squares")
+    assert step_runner(open_engine()).run(table, (), 1, word) == (STATUS_STOPPED, 0)
+    assert np.count_nonzero(result) == 2 * 12 * 16
