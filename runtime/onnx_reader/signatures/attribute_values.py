@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["LEAST", "VALUES", "find_wrong_value"]
+__all__ = ["FLAGS", "LEAST", "VALUES", "find_wrong_value"]
 
 _Choices = Mapping[str, tuple[str | int, ...]]
 
@@ -84,6 +84,29 @@ VALUES: Mapping[str, _Choices] = {
 }
 """By operator and attribute; of all opsets: what an opset lacks is for its kernels to refuse."""
 
+FLAGS = frozenset(
+    {
+        *("align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box"),
+        *("count_include_pad", "detect_negative", "detect_positive", "exclude_outside"),
+        *("exclusive", "input_forget", "interleaved", "inverse", "is_case_sensitive", "is_causal"),
+        *(
+            "keepdims",
+            "largest",
+            "linear_before_reset",
+            "new_axis",
+            "nodes_missing_value_tracks_true",
+        ),
+        *("noop_with_empty_axes", "onesided", "periodic", "reverse", "saturate"),
+        *("scan_input_directions", "scan_output_directions", "select_last_index", "sorted"),
+        *("storage_order", "training_mode", "transA", "transB", "upper", "zeros"),
+    }
+)
+"""Attributes that are 0 or 1 in each operator that has them.
+
+Of another number one implementation takes the truth, one asks whether it is 1, and one cuts it.
+"""
+_FLAG = (0, 1)
+
 LEAST: Mapping[str, Mapping[str, int]] = {"GlobalLpPool": {"p": 1}, "LpPool": {"p": 1}}
 """By operator and attribute of one integer: which is the smallest."""
 
@@ -94,12 +117,10 @@ def find_wrong_value(op_type: str, attributes: Iterable[tuple[str, Any]]) -> str
     For operators of the domains of ONNX. Texts may be bytes. Pure, O(attributes).
     """
     choices, least = VALUES.get(op_type, {}), LEAST.get(op_type, {})
-    if not choices and not least:
-        return None
     for name, content in attributes:
         if name in least and isinstance(content, int) and content < least[name]:
             return f"has {content} as its attribute {name!r}, which is at least {least[name]}"
-        known = choices.get(name)
+        known = _FLAG if name in FLAGS else choices.get(name)
         if known is None:
             continue
         for item in dict.fromkeys(content) if isinstance(content, list) else [content]:

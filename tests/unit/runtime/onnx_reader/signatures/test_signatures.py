@@ -14,7 +14,12 @@ from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.onnx_reader.conversion.schema_signature import of_schema
 from aioinfer.runtime.onnx_reader.plain.plain_opsets import NEWEST_OPSET, OLDEST_OPSET
 from aioinfer.runtime.onnx_reader.plain.plain_reader import read_plain_bytes
-from aioinfer.runtime.onnx_reader.signatures.attribute_values import LEAST, VALUES, find_wrong_value
+from aioinfer.runtime.onnx_reader.signatures.attribute_values import (
+    FLAGS,
+    LEAST,
+    VALUES,
+    find_wrong_value,
+)
 from aioinfer.runtime.onnx_reader.signatures.signature import UNLIMITED, Signature, find_mistake
 from aioinfer.runtime.onnx_reader.signatures.signature_rows import ROWS
 from aioinfer.runtime.onnx_reader.signatures.signature_table import find_signature, row, unwrapped
@@ -167,6 +172,35 @@ def test_a_value_that_is_none_of_an_operators_few_is_named(op_type: str) -> None
         for wrong in ("wrap around", -1, b"\xff"):
             mistake = find_wrong_value(op_type, [(name, wrong)])
             assert f"attribute {name!r}, which is one of" in str(mistake)
+
+
+def test_flags_are_integers_whose_defaults_are_flags() -> None:
+    found, defaults = set(), []
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain not in ("", "ai.onnx.ml"):
+            continue
+        for name, known in schema.attributes.items():
+            if name in FLAGS:
+                assert known.type.name in ("INT", "INTS")
+                found.add(name)
+                defaults.append((name, known.default_value.i))
+    assert found == FLAGS
+    assert find_wrong_value("Any", defaults) is None
+
+
+@pytest.mark.parametrize("name", sorted(FLAGS))
+@pytest.mark.parametrize("wrong", [-1, 2, 1 << 32])
+def test_a_flag_that_is_neither_0_nor_1_is_named(name: str, wrong: int) -> None:
+    assert find_wrong_value("Any", [(name, [0, 1])]) is None
+    mistake = find_wrong_value("Any", [("axis", 7), (name, wrong)])
+    assert mistake == f"has {wrong} as its attribute {name!r}, which is one of [0, 1]"
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_a_flag_that_would_be_cut_to_32_bits_is_refused(is_file: bool) -> None:
+    model = proto(node("CumSum", "x x", exclusive=1 << 32))
+    with pytest.raises(ModelError, match=r"'it' .*has 4294967296 as its attribute 'exclusive'"):
+        read_model(model.SerializeToString() if is_file else model)
 
 
 @pytest.mark.parametrize("op_type", sorted(LEAST))
