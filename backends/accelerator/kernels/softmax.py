@@ -44,9 +44,12 @@ __kernel void $name(__global const {read} *x, __global {memory} *y, const int ro
 
 _FINISH = {
     False: "const float scale = 1.0f / sum;",
-    True: "const float shift = top + log(sum);",
+    True: "const float shift = log(sum);",
 }
-"""Before the elements are written; by whether it is LogSoftmax."""
+"""Before the elements are written; by whether it is LogSoftmax.
+
+Its shift and the top are taken off one after the other: their sum would lose the shift's digits.
+"""
 
 
 @kernel("Softmax", "LogSoftmax")
@@ -73,7 +76,7 @@ def launch_softmax(
     place = "row * length + k" if inner == 1 else "start + k * inner"
     kind, read = C_TYPES[made.dtype], C_TYPES[operand.dtype]
     x = read.load("x", place)
-    value = f"{x} - shift" if is_log else f"exp({x} - top) * scale"
+    value = f"({x} - top) - shift" if is_log else f"exp({x} - top) * scale"
     parts = {
         "read": read.memory,
         "memory": kind.memory,

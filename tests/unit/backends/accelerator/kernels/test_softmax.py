@@ -21,3 +21,10 @@ def test_rows_are_shared_by_work_items(op_type: str, shape: tuple[int, int], cor
     x[0, ::3] = -np.inf
     x[-1, -1] = np.nan
     assert_same_as_reference(core, model_of([operator(op_type, "x")], {"x": x}), {"x": x})
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_logarithms_of_shares_beside_large_numbers_are_as_exact(axis: int, core: Core) -> None:
+    x = np.float32([[30_001, 30_001], [30_000, 30_003]])
+    model = model_of([operator("LogSoftmax", "x", axis=axis)], {"x": x})
+    assert_same_as_reference(core, model, {"x": x}, INFERENCE_PRECISION_HINT="f32")
