@@ -71,7 +71,7 @@ def resize(
     if is_cropping:
         if roi is None or roi.size != len(part):
             raise ValueError(f"tf_crop_and_resize needs a roi of {len(part)} numbers")
-        part = numbers_of(roi)
+        part = numbers_of(roi, may_be_one=True)
     wanted = list(x.shape)
     for axis, count in zip(order, counts, strict=True):
         wanted[axis] = count
@@ -113,7 +113,9 @@ def _lengths(
     lengths: tuple[int, ...], scales: Array | None, sizes: Array | None, policy: str
 ) -> tuple[list[int], list[np.floating[Any]]]:
     """Return the length of each resized axis, and its scale."""
-    by_scale, by_size = ([] if given is None else numbers_of(given) for given in (scales, sizes))
+    by_scale, by_size = (
+        [] if given is None else numbers_of(given, may_be_one=True) for given in (scales, sizes)
+    )
     is_neither = scales is None and sizes is None
     if is_neither or sorted((len(by_scale), len(by_size))) != [0, len(lengths)]:
         raise ValueError(

@@ -17,7 +17,7 @@ def reduce_log_sum_exp(
     x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
 ) -> Array:
     """Compute log(sum(exp(x))) without overflow; -inf for nothing, and for -inf alone."""
-    chosen = tuple(numbers_of(axes)) if axes is not None and axes.size else None
+    chosen = tuple(numbers_of(axes, may_be_one=True)) if axes is not None and axes.size else None
     if chosen is None and noop_with_empty_axes:
         return x
     wide = x.astype(np.float64)
@@ -37,7 +37,7 @@ def reduce_log_sum(
     x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
 ) -> Array:
     """Compute log(sum(x)), in double precision; -inf for nothing."""
-    chosen = tuple(numbers_of(axes)) if axes is not None and axes.size else None
+    chosen = tuple(numbers_of(axes, may_be_one=True)) if axes is not None and axes.size else None
     if chosen is None and noop_with_empty_axes:
         chosen = ()
     with np.errstate(all="ignore"):

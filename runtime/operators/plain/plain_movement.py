@@ -63,13 +63,13 @@ def flatten(x: Array, *, axis: int = 1) -> Array:
 @plain("Squeeze", since=13)
 def squeeze(x: Array, axes: Array | None = None) -> Array:
     """View without axes of length 1: those named, or all."""
-    return np.squeeze(x, None if axes is None else tuple(numbers_of(axes)))
+    return np.squeeze(x, None if axes is None else tuple(numbers_of(axes, may_be_one=True)))
 
 
 @plain("Unsqueeze", since=13)
 def unsqueeze(x: Array, axes: Array) -> Array:
     """View with axes of length 1 put in, counted in the result."""
-    return np.expand_dims(x, tuple(numbers_of(axes)))
+    return np.expand_dims(x, tuple(numbers_of(axes, may_be_one=True)))
 
 
 @plain("Transpose", since=1)

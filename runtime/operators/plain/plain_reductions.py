@@ -28,7 +28,7 @@ def _reduction(reduce: _Reduce) -> PlainFunction:
 def _axes(axes: Array | None, is_noop_if_empty: bool) -> tuple[int, ...] | None:
     """List the axes to reduce; None: all of them."""
     if axes is not None and axes.size:
-        return tuple(numbers_of(axes))
+        return tuple(numbers_of(axes, may_be_one=True))
     return () if is_noop_if_empty else None
 
 

@@ -16,7 +16,7 @@ def _scan(combine: np.ufunc, nothing: int) -> PlainFunction:
 
         A place counts to its own sum unless ``exclusive``; ``reverse`` starts at the end.
         """
-        numbers = numbers_of(axis)
+        numbers = numbers_of(axis, may_be_one=True)
         if len(numbers) != 1:
             raise ValueError(f"{len(numbers)} axes are given, and one is wanted")
         given = np.flip(x, numbers[0]) if reverse else x

@@ -373,6 +373,22 @@ def test_what_has_two_axes_is_no_list(op_type, others, at) -> None:
         evaluate(op_type, *given, **options)
 
 
+@pytest.mark.parametrize("op_type", ["ConstantOfShape", "Expand", "Reshape", "Tile"])
+def test_one_number_is_no_list(op_type) -> None:
+    number = np.array(4, np.int64)
+    given = [number] if op_type == "ConstantOfShape" else [array_of("int32", 4), number]
+    with pytest.raises(ValueError, match=r"\[\] is the shape of no list"):
+        evaluate(op_type, *given)
+
+
+@pytest.mark.parametrize("op_type", ["Squeeze", "Unsqueeze", "ReduceSum", "ReduceLogSum"])
+def test_one_number_may_stand_for_a_list_of_axes(op_type) -> None:
+    x = array_of("int32", 1, 4)
+    (made,) = evaluate(op_type, x, np.array(0, np.int64))
+    (expected,) = evaluate(op_type, x, np.array([0], np.int64))
+    assert made.tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("x", [np.array("cat", object), np.array(1.5, np.float32)])
 def test_a_resize_needs_scales_or_sizes_even_without_axes(x) -> None:
     (made,) = evaluate("Resize", x, None, np.zeros(0, np.float32))
