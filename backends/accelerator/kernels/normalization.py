@@ -18,6 +18,7 @@ from ....runtime.lowering.normalization import (
     find_other_parameters,
     find_other_precision,
 )
+from ....runtime.passes.rewriting.matching import dtype_of
 from ..elementwise.c_types import C_TYPES, CType
 from ..elementwise.element_words import WORD_BYTES, ElementWords
 from ..elementwise.fused_launch import fused_launch, line_groups
@@ -89,7 +90,15 @@ def _refuses_parameters(node: Node) -> str | None:
 
 
 def _refuses_rows(node: Node) -> str | None:
-    return find_other_precision(node) or _refuses_parameters(node)
+    return find_other_precision(node) or _refuses_parameters(node) or _refuses_result(node)
+
+
+def _refuses_result(node: Node) -> str | None:
+    """Ask for a result of the input's element type; here it is that of the scale."""
+    x, scale = (dtype_of(value) for value in node.inputs[:2])
+    if node.op_type == "RMSNormalization" and x is not None and scale not in (x, None):
+        return f"{node.op} of {x.label} runs with a scale of that type, not of {scale.label}"
+    return None
 
 
 def _refuses_channels(node: Node) -> str | None:

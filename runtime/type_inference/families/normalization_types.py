@@ -129,7 +129,7 @@ def rms_normalization(node: Node, contents: ShapeContent) -> list[TensorType] | 
         return None
     _axis(node, len(x.shape))
     require_spread("the scale", scale, x.shape)
-    return _like(x) if x.dtype is scale.dtype else None
+    return [TensorType(scale.dtype, x.shape)]
 
 
 @type_rule("LRN")

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from aioinfer import Core
+from aioinfer.errors import UnsupportedOpError
 from exhaustive import all_but
 from unit.backends.accelerator.comparing import assert_same_as_reference, model_of, operator
+from unit.backends.comparing import assert_same_on
 
 
 def of_shape(*shape: int) -> np.ndarray:
@@ -66,6 +68,15 @@ def test_variances_are_those_of_differences(core: Core) -> None:
 def test_rms_normalization_from_any_axis_on(shape, axis, core: Core) -> None:
     node = operator("RMSNormalization", "x", "g", axis=axis)
     check(core, node, {"x": of_shape(*shape)}, {"g": of_shape(*shape[axis:])})
+
+
+def test_rms_normalization_to_another_type_is_left_to_others(core: Core) -> None:
+    node = operator("RMSNormalization", "x", "g")
+    inputs, constants = {"x": of_shape(3, 8)}, {"g": of_shape(8).astype(np.float16)}
+    model = model_of([node], inputs, constants=constants, opset=23)
+    assert_same_on("HETERO:OPENCL,REFERENCE", core, model, inputs)
+    with pytest.raises(UnsupportedOpError, match="of float32 runs with a scale of that type"):
+        core.load_network(model, "OPENCL")
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 9, 8), (1, 5, 100), (2, 4, 3, 4, 5)])

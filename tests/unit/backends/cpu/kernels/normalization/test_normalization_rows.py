@@ -237,3 +237,16 @@ def test_a_factor_that_is_longer_than_its_rows_is_refused(core) -> None:
     model = model_of([node], {"x": x, "scale": scale}, dynamic=True)
     with core.load_network(model, "CPU") as network, pytest.raises(TensorError, match="scale"):
         network.create_infer_request().infer_sync({"x": x, "scale": scale})
+
+
+def test_rms_normalization_has_the_type_of_its_scale(core: Core) -> None:
+    inputs = {"x": np.random.default_rng(5).standard_normal((3, 8)).astype(np.float32)}
+    constants = {"g": np.arange(8, dtype=np.float16)}
+    model = model_of(
+        [helper.make_node("RMSNormalization", ["x", "g"], ["y"])],
+        inputs,
+        constants=constants,
+        opset=23,
+    )
+    found = assert_same_as_reference(core, model, inputs, bound=2e-3)
+    assert found["y"].dtype == np.float16
