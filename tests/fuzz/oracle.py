@@ -36,8 +36,8 @@ _MOST_DIVIDED = 2
 """How many of them one after the other magnify what rounding leaves of 0; more do it no more."""
 _MULTIPLYING = frozenset({"ReduceProd", "CumProd"})
 """A product of many leaves the range of floats on its way in one order, and not in another."""
-_LIMIT = re.compile(r"takes at most \d+ axes")
-"""A rank that only a run tells comes too late for another device."""
+_LIMIT = re.compile(r"takes at most \d+ axes|has no axes longer than \d+")
+"""A rank or a length that only a run tells comes too late for another device."""
 _READS_NOTHING = {"CUDA", "OPENCL"}
 """Devices that cannot refuse an index at a run, and give 0 for one that is out of bounds.
 
@@ -139,7 +139,7 @@ def _judge_run(
     if any(isinstance(item, Failure) and "Deadline" in item.kind for item in (got, wanted)):
         return None
     if isinstance(got, Failure):
-        is_limit = got.is_refusal and ("HETERO" not in device or _LIMIT.search(got.message))
+        is_limit = _LIMIT.search(got.message) or (got.is_refusal and "HETERO" not in device)
         if isinstance(wanted, Failure) or is_limit:
             return None
         after_error = number > 0 and any(isinstance(run, Failure) for run in outcome.runs[:number])

@@ -78,6 +78,7 @@ def test_a_model_without_nodes_is_drawn_as_it_is() -> None:
         (OURS, OURS, None),
         (Failure(False, "KeyError", "x", "a.py:f:1"), OURS, "raw"),
         (Failure(True, "UnsupportedOpError", "no", is_refusal=True), {"y": Y}, None),
+        (Failure(True, "DeviceError", "this device has no axes longer than 9"), {"y": Y}, None),
     ],
 )
 def test_an_outcome_is_judged_by_that_of_reference(
