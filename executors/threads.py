@@ -16,6 +16,9 @@ from ..errors import Place, RequestStateError
 
 _log = logging.getLogger("aioinfer")
 
+_TELLS = (False, False, False, True)
+"""How often an owner is told that finds no memory for hearing it; whether that is the last time."""
+
 _Hop = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -148,14 +151,20 @@ def tell_owner(function: Callable[..., Any], args: tuple[Any, ...], error: BaseE
         _log.error("%r raised; what it was to end may never settle", function, exc_info=error)
         return
     failed = owner.hop_failed
-    try:
-        when_ready = getattr(args[0], "when_ready", None) if args else None
-        if when_ready is None:
-            failed(error)
-        else:
-            when_ready(lambda _: failed(error))
-    except BaseException:
-        _log.exception("%r could not be told that %r failed", owner, function)
+    for is_last in _TELLS:
+        try:
+            when_ready = getattr(args[0], "when_ready", None) if args else None
+            if when_ready is None:
+                failed(error)
+            else:
+                when_ready(lambda _: failed(error))
+        except MemoryError:  # the end may be gone through again, and goes on where it failed
+            if not is_last:
+                continue
+            _log.exception("%r could not be told that %r failed", owner, function)
+        except BaseException:
+            _log.exception("%r could not be told that %r failed", owner, function)
+        return
 
 
 def mark_own_thread() -> None:

@@ -162,3 +162,33 @@ def test_the_owner_of_what_waits_for_a_token_is_told_that_it_could_not_be_called
     with pytest.raises(MemoryError):
         token.fire()
     assert [type(error) for error in owner.told] == [MemoryError]
+
+
+class Late(Owner):
+    """Finds no memory for hearing of it at first."""
+
+    def __init__(self, missed: int) -> None:
+        super().__init__()
+        self.missed = missed
+
+    def hop_failed(self, error: BaseException) -> None:
+        self.missed -= 1
+        if self.missed >= 0:
+            raise MemoryError("for hop_failed")
+        super().hop_failed(error)
+
+
+@pytest.mark.parametrize("missed", [1, 3])
+def test_an_owner_that_finds_no_memory_for_hearing_it_is_told_again(missed: int) -> None:
+    owner = Late(missed)
+    hand_over(owner.lose)
+    assert [type(error) for error in owner.told] == [MemoryError]
+
+
+def test_an_owner_that_never_finds_memory_is_given_up_and_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    owner = Late(100)
+    hand_over(owner.lose)
+    assert owner.told == []
+    assert "could not be told" in caplog.text
