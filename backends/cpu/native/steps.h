@@ -33,6 +33,7 @@ struct named_kernel {
 
 /* Each file of kernels ends its own list with a row of nulls. */
 extern const struct named_kernel int8_kernels[];
+extern const struct named_kernel column_kernels[];
 extern const struct named_kernel movement_kernels[];
 extern const struct named_kernel elementwise_kernels[];
 extern const struct named_kernel reduction_kernels[];

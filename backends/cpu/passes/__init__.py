@@ -60,7 +60,7 @@ def plan_passes(
     so that its plans share the constants in it. ``disabled`` are names of passes to leave out;
     ``keep_nan`` fuses nothing in which oneDNN loses NaN; ``has_int8`` says that matmuls of stored
     numbers are computed as they are, and ``has_native_int8`` that native kernels do it; ``slow``
-    are steps that are no post-ops of matmuls.
+    are steps that are no post-ops of matmuls and ConvTranspose.
     """
     cache = ConstantCache() if cache is None else cache
     fusion = Int8Fusion(cache, suits_native_kernels) if has_native_int8 else Int8Fusion(cache)

@@ -37,7 +37,7 @@ class EpilogueFusion(Pass):
     needed afterwards, because oneDNN may then add to it in place; other operands have the result's
     shape, one element, or one for each channel (of MatMul and Gemm: along the last axis). ``cache``
     keeps biases that lose axes of length 1, once for all plans. With ``keep_nan``, steps in which
-    oneDNN loses NaN are left to others, and behind matmuls those named in ``slow``.
+    oneDNN loses NaN are left to others, and so are those named in ``slow``, but behind Conv.
     """
 
     name = "epilogue fusion"
@@ -64,7 +64,7 @@ class EpilogueFusion(Pass):
                 yield patch
 
     def _is_left(self, node: Node, step: PostOp) -> bool:
-        is_slow = step.name in self._slow and node.op_type in _MATMULS
+        is_slow = step.name in self._slow and node.op_type in (*_MATMULS, "ConvTranspose")
         return is_slow or (self._keep_nan and loses_nan(step))
 
 

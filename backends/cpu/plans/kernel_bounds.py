@@ -281,6 +281,20 @@ def _align_regions(parameters: Sequence[int]) -> list[Reach]:
     ]
 
 
+def _fold_columns(parameters: Sequence[int]) -> list[Reach]:
+    images, channels, height, width, *axes = _take(parameters, 14)
+    windows = []
+    for length, places, stride, dilation, pad in (axes[:5], axes[5:]):
+        if stride < 1 or abs(pad) >= _MOST:
+            raise ValueError(f"windows every {stride} places, {pad} of them cut off")
+        _product(places, dilation)
+        windows += [length, places]
+    return [
+        (0, _product(images, channels, *windows, 4), _FLOAT32),
+        (0, _product(images, channels, height, width, 4), _FLOAT32),
+    ]
+
+
 def _softmax(parameters: Sequence[int]) -> list[Reach]:
     element, outer, length, inner, _ = _take(parameters, 5)
     item, dtypes = _row_type(element)
@@ -649,6 +663,7 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "fill": _fill,
     "find_extremes": _find_extremes,
     "float_elementwise": lambda parameters: _elementwise("float_elementwise", parameters),
+    "fold_columns": _fold_columns,
     "gather": _gather,
     "int8_depthwise": _int8_depthwise,
     "int8_product": _int8_product,

@@ -27,7 +27,7 @@ from .inner_product import INNER_PRODUCT, inner_product, row_desc
 from .small_matmul import is_small, lower_small_matmul
 from .thin_matmul import emit_thin_matmul, thin_matmul
 
-__all__ = ["as_matrices", "matmul"]
+__all__ = ["as_matrices", "constant_matmul", "matmul"]
 
 Array = np.ndarray[Any, Any]
 Dims = tuple[int, ...]
@@ -238,6 +238,29 @@ def matmul(builder: PlanBuilder, left: Operand, right: Operand, target: Operand)
         Attributes(engine),
     )
     builder.primitive(pd, {ARG.SRC: left, ARG.WEIGHTS: right}, {ARG.DST: target})
+
+
+def constant_matmul(builder: PlanBuilder, left: Operand, weights: Array, target: Operand) -> None:
+    """Emit left (rows, inner) times weights (inner, columns) into a place, all row by row."""
+    engine = builder.engine
+    pd = inner_product(
+        engine, left.layout.desc(engine), weights.shape[1], False, Attributes(engine)
+    )
+    if pd is not None:
+        b = _packed(builder, weights, weights.shape[::-1], True, pd.desc("weights"))
+    else:
+        any_weights = engine.any_desc(weights.shape, left.dtype)
+        pd = engine.primitive_desc(
+            "matmul",
+            engine,
+            left.layout.desc(engine),
+            any_weights,
+            None,
+            target.layout.desc(engine),
+            Attributes(engine),
+        )
+        b = _packed(builder, weights, weights.shape, False, pd.desc("weights"))
+    builder.primitive(pd, {ARG.SRC: left, ARG.WEIGHTS: b}, {ARG.DST: target})
 
 
 def _sides(left: Dims, right: Dims) -> _Sides:

@@ -46,6 +46,7 @@ from .convolution_choice import (
     misapplies_epilogues,
     wanted_implementation,
 )
+from .folded_columns import emit_columns, goes_by_columns
 from .onednn_windows import dims_array, find_bad_window
 from .pooling import channels_last
 
@@ -145,7 +146,8 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
         raise builder.contradiction(
             f"weights of {weight_shape} make no {result_shape} of {shape} in {groups} groups"
         )
-    window = _longer_window(transposed_window(node, weight_shape[2:], shape[2:], result_shape[2:]))
+    given = transposed_window(node, weight_shape[2:], shape[2:], result_shape[2:])
+    window = _longer_window(given)
     swapped = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
     convolution = _Convolution(
         "deconvolution_forward",
@@ -160,6 +162,19 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
         return
     epilogue, strides = Epilogue(node, builder), window.strides
     bias = _bias_desc(node, builder)
+    has_epilogue = bias is not None or bool(node.attributes.get("post_ops"))
+    constant = weights.constant if groups == 1 and convolution.held is DType.FLOAT32 else None
+    if (
+        constant is not None
+        and constant.dtype == np.float32
+        and (goes_by_columns(given, weight_shape, shape, builder.engine.instruction_set))
+    ):
+        layout = channels_last(result_shape, DType.FLOAT32)
+        made = builder.temporary(layout) if has_epilogue else builder.result(result, layout)
+        emit_columns(builder, source, constant, given, made)
+        if has_epilogue:
+            _emit_epilogue(node, builder, made, epilogue)
+        return
     pd = _choose(builder, convolution, bias, epilogue.attributes)
     spread = _spread(convolution)
     if _is_uncompiled(pd) and spread is not None:
@@ -167,7 +182,6 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
         if not _is_uncompiled(other):
             pd, window, convolution = other, spread.window, spread
             swapped = _transposed((*weight_shape[:2], *window.kernel), groups, DType.FLOAT32)
-    has_epilogue = bias is not None or bool(node.attributes.get("post_ops"))
     is_apart = has_epilogue and misapplies_epilogues(pd.implementation)
     if is_apart:
         pd = _choose(builder, convolution, None, Attributes(builder.engine))

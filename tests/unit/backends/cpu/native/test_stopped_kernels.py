@@ -89,6 +89,7 @@ ALONE_OPERANDS: dict[str, list[np.ndarray]] = {
     ],
     "unpack_weights": [np.full(40 * 32, 0x99, np.uint8), np.full(40, 1 / 3, np.float32)],
     "order_rows": [np.full((40, 64), 1 / 3, np.float32)],
+    "fold_columns": [np.full((64, 40), 1 / 3, np.float32)],
 }
 
 
@@ -102,6 +103,7 @@ ALONE: dict[str, tuple[list[int], int, int]] = {
     "packed_matmul": ([1, 64, 64 * 40, 64, 4, 0, 0, 1], 64 * 40, 16),
     "unpack_weights": ([64, 40, 64, 4, 0, 0, 40, 1], 64 * 40, 64),
     "order_rows": ([40, 64, 4, 1], 64 * 40, 64),
+    "fold_columns": ([1, 40, 64, 1, 64, 1, 1, 1, 0, 1, 1, 1, 1, 0], 64 * 40, 40),
     "attention_probabilities": ([0, 1, 2, 32, 40, double_bits(1.0), 0, 0, 0, 0, 0], 64 * 40, 40),
 }
 """Kernels that no operator alone runs by: parameters, elements, and those between two looks."""
