@@ -167,7 +167,7 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     if (
         constant is not None
         and constant.dtype == np.float32
-        and (goes_by_columns(given, weight_shape, shape, builder.engine.instruction_set))
+        and goes_by_columns(given, weight_shape, shape, builder.engine.instruction_set)
     ):
         layout = channels_last(result_shape, DType.FLOAT32)
         made = builder.temporary(layout) if has_epilogue else builder.result(result, layout)
