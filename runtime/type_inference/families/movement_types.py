@@ -306,7 +306,8 @@ def _pad(node: Node, contents: ShapeContent) -> Types:
     if axes is not None:
         _check_count(node, 1, f"pads for the two ends of {len(axes)} axes", 2 * len(axes))
     if axes is None or pads is None:
-        return None
+        changed = range(len(shape)) if axes is None else axes
+        return _types(node, with_dims(shape, changed, [None] * len(changed)))
     ends = zip(axes, pads, pads[len(axes) :], strict=False)
     padded = [total((shape[axis], before, after)) for axis, before, after in ends]
     fills = node.attributes.get("mode", "constant") == "constant"

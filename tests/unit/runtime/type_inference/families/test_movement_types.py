@@ -64,7 +64,9 @@ JOINS: list[Case] = [
     ("Pad", ["float32[n,3]", ints(0, -2, 0, -2)], {}, None),
     ("Pad", ["float32[n,3]", ints(0, 0)], {}, None),
     ("Pad", ["float32[n,3]", ints(0, 1, 0, 2), "float32[2,5]"], {"mode": "wrap"}, "[n,6]"),
-    ("Pad", ["float32[n,3]", "int64[4]"], {}, None),
+    ("Pad", ["float32[n,3]", "int64[4]"], {}, "[?,?]"),
+    ("Pad", ["float32[n,3]", "int64[2]", None, ints(-1)], {}, "[n,?]"),
+    ("Pad", ["float32[n,3]", ints(0, 1), None, "int64[1]"], {}, "[?,?]"),
 ]
 SLICES: list[Case] = [
     ("Slice", ["float32[9,4]", ints(1), ints(7), ints(0), ints(2)], {}, "[3,4]"),
