@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
@@ -27,8 +27,6 @@ from ...runtime.passes import (
 from ...runtime.plans.capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
 from ...runtime.plans.shape_tensors import with_contents
 from ...runtime.type_inference import has_static_types
-from .blobs.open_plans import StoredPlans
-from .blobs.plan_record import plan_facts
 from .kernels.registry import KERNELS
 from .onednn.bindings import Engine
 from .onednn.traced_engine import TracedEngine
@@ -41,6 +39,9 @@ from .plans.plan_template import FreeLengths, PlanTemplate
 from .plans.prepared_model import prepared_model
 from .plans.subgraph_id import SubgraphId
 from .programs.team_size import team_size
+
+if TYPE_CHECKING:
+    from .blobs.open_plans import StoredPlans
 
 __all__ = ["Compiler"]
 
@@ -202,6 +203,8 @@ class Compiler:
     @property
     def made_with(self) -> dict[str, Any]:
         """What shapes a plan beside the model and its inputs' shapes."""
+        from .blobs.plan_record import plan_facts
+
         return {
             "threads": self._thread_count,
             "precision": self._float_dtype.label,

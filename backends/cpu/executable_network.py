@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import AioInferError, BlobError
 from ...executors import NOW, Lane, Ready, StreamsConfig
-from ...runtime.blobs.tensors_record import TensorWriter
-from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, TensorType, copy_graph, is_static
 from ...runtime.graph.node_failure import failure_at, run_failure
@@ -32,8 +30,6 @@ from ...runtime.runs.stage import Again, Stage, Stop
 from ...runtime.tensors.output_pool import OutputPool
 from ...runtime.tensors.tensor import ports_of
 from ...runtime.tensors.turning_memory import next_turn, turned
-from .blobs.open_plans import OPEN_PLANS, KeptPlan, write_open_plans
-from .blobs.plan_record import ONLY_PLAN, plan_facts, write_plan
 from .compiler import Compiler
 from .native.step_runner import step_runner
 from .network_metrics import network_metrics
@@ -46,6 +42,10 @@ from .programs.node_times import node_times
 from .programs.plan_resizing import PlanResizing
 from .programs.run_arrays import PLAIN_FLAGS, as_buffer, has_buffer, input_array, output_arrays
 from .properties import CPU_ADAPTIVE_TEAMS
+
+if TYPE_CHECKING:
+    from ...runtime.blobs.tensors_record import TensorWriter
+    from ...runtime.blobs.writer import BlobWriter
 
 __all__ = ["CpuNetwork"]
 
@@ -231,6 +231,8 @@ class CpuNetwork(ExecutableNetwork):
             self._has_weights = False
 
     def capability(self) -> Mapping[str, Any]:
+        from .blobs.plan_record import plan_facts
+
         return {} if self._exports_model() else plan_facts(self._compiler.engine)
 
     def _exports_model(self) -> bool:
@@ -238,6 +240,9 @@ class CpuNetwork(ExecutableNetwork):
         return self._has_weights and (self.config[EXPORTABLE] or self._needs_weights)
 
     def _write_payload(self, blob: BlobWriter) -> None:
+        from .blobs.open_plans import OPEN_PLANS
+        from .blobs.plan_record import ONLY_PLAN, write_plan
+
         plan = self._compiler.latest
         if self._exports_model() or plan is None:
             self._compiler.check_model()
@@ -257,6 +262,8 @@ class CpuNetwork(ExecutableNetwork):
 
     def _write_open_plans(self, blob: BlobWriter, constants: TensorWriter) -> None:
         """Add the plans that were compiled for some shapes, the latest last."""
+        from .blobs.open_plans import KeptPlan, write_open_plans
+
         self._wait_for_check()
         compiler, stored = self._compiler, self._compiler.stored
         kept = []

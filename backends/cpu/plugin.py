@@ -6,14 +6,10 @@ import platform
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
 from ...executors import CpuAllowance, QuotaMeter, StreamsConfig, allowed_cpus
-from ...runtime.blobs.graph_record import read_model_record
-from ...runtime.blobs.network_record import NetworkRecord
-from ...runtime.blobs.reader import Blob
-from ...runtime.blobs.tensors_record import damaged
 from ...runtime.devices.extension import bind_kernels
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Graph, Model
@@ -33,8 +29,6 @@ from ...runtime.properties.properties import (
     Configuration,
     Property,
 )
-from .blobs.open_plans import OPEN_PLANS, StoredPlans
-from .blobs.plan_record import ONLY_PLAN, plan_facts, read_plan, read_planned_ports
 from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS
@@ -44,7 +38,6 @@ from .onednn.post_ops import slow_steps
 from .passes import first_passes, plan_passes, shared_passes
 from .passes.int8_fusion import Int8Fusion
 from .passes.quantization_facts import is_int8_weights
-from .pieces.pieced_network import PiecedNetwork
 from .pieces.stepped_nodes import SteppedNodes
 from .plans.alike_plan import alike_plan, may_be_shared
 from .plans.packed_weights import WeightStore
@@ -65,6 +58,11 @@ from .properties import (
     PROPERTIES,
 )
 from .stream_choice import streams_config
+
+if TYPE_CHECKING:  # few processes import or export a network: they load what reads and writes it
+    from ...runtime.blobs.network_record import NetworkRecord
+    from ...runtime.blobs.reader import Blob
+    from .blobs.open_plans import StoredPlans
 
 __all__ = ["CpuPlugin"]
 
@@ -239,6 +237,9 @@ class CpuPlugin(Plugin):
     def import_network(
         self, blob: Blob, record: NetworkRecord, config: Configuration
     ) -> ExecutableNetwork:
+        from ...runtime.blobs.tensors_record import damaged
+        from .blobs.plan_record import ONLY_PLAN, plan_facts, read_plan, read_planned_ports
+
         if f"{ONLY_PLAN}/plan" not in blob:
             return self._import_model(blob, record, config)
         planned = blob.under(ONLY_PLAN)
@@ -267,6 +268,9 @@ class CpuPlugin(Plugin):
         self, blob: Blob, record: NetworkRecord, config: Configuration
     ) -> ExecutableNetwork:
         """Load a network from its model, and the plans beside it that are right here."""
+        from ...runtime.blobs.graph_record import read_model_record
+        from .blobs.open_plans import OPEN_PLANS, StoredPlans
+
         record.refuse_other_values(config, [CPU_DISABLED_PASSES.key])
         if f"{OPEN_PLANS}/index" not in blob:
             return super().import_network(blob, record, config)
@@ -288,6 +292,8 @@ class CpuPlugin(Plugin):
         return network
 
     def cache_facts(self, config: Configuration) -> Mapping[str, Any]:
+        from .blobs.plan_record import plan_facts
+
         streams, resolved = self._resolved(config)
         return {
             **super().cache_facts(config),
@@ -325,6 +331,8 @@ class CpuPlugin(Plugin):
         self, model: Model, stepped: SteppedNodes, config: Configuration
     ) -> ExecutableNetwork:
         """Make the network of a model that has nodes which no plan can have."""
+        from .pieces.pieced_network import PiecedNetwork
+
         streams, config = self._resolved(config)
         return PiecedNetwork(
             model,

@@ -177,10 +177,11 @@ class Node:
         found: list[Graph] = []
         if not self.attributes:
             return found
-        for attribute in self.attributes.values():
-            if isinstance(attribute, Graph):
+        for attribute in self.attributes.values():  # asked of every node, many times
+            kind = type(attribute)
+            if kind is Graph:
                 found.append(attribute)
-            elif isinstance(attribute, list) and attribute and isinstance(attribute[0], Graph):
+            elif kind is list and attribute and type(attribute[0]) is Graph:
                 found.extend(attribute)
         return found
 

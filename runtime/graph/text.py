@@ -58,12 +58,18 @@ def _content(value: Value) -> str:
     array = value.constant
     if array is None or array.size > 8:
         return ""
-    return " = " + " ".join(np.array2string(array, separator=",").split())
+    return f" = {_numbers(array)}"
+
+
+def _numbers(array: np.ndarray) -> str:
+    if array.dtype.kind in "iub":  # most are lengths, and numpy takes 50 us for each
+        return str(array.tolist()).replace(", ", ",")
+    return " ".join(np.array2string(array, separator=",").split())
 
 
 def _attribute(attribute: Attribute) -> str:
     if isinstance(attribute, np.ndarray):
         if attribute.size > 8:
             return f"{attribute.dtype}{shape_text(attribute.shape)}"
-        return " ".join(np.array2string(attribute, separator=",").split())
+        return _numbers(attribute)
     return repr(attribute)

@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 _Dims = c_int64 * MAX_RANK
+_UNREAD = object()
 
 
 class DescEngine(Protocol):
@@ -56,7 +57,7 @@ class DescEngine(Protocol):
 class Desc(Handle):
     """A memory descriptor: logical dims, element type and the layout in memory. Immutable."""
 
-    __slots__ = ("engine", "origin")
+    __slots__ = ("_blocking", "_dtype", "_lengths", "engine", "origin")
 
     def __init__(self, engine: DescEngine, handle: int, *origin: Any) -> None:
         super().__init__(handle, engine.library.dnnl_memory_desc_destroy)
@@ -64,6 +65,10 @@ class Desc(Handle):
         self.origin: tuple[Any, ...] | None = origin or None
         """How it was made, to make it again: "plain", "open", "of" a primitive, "permuted" or
         "part", and what of."""
+        # What the library has answered once: a plan asks for it again and again.
+        self._lengths: tuple[int, ...] | None = None
+        self._dtype: DType | None = None
+        self._blocking: Any = _UNREAD
 
     def _query(self, what: int, kind: Any) -> Any:
         result = kind()
@@ -74,18 +79,25 @@ class Desc(Handle):
     @property
     def rank(self) -> int:
         """The number of dims."""
-        return int(self._query(QUERY_RANK, c_int).value)
+        known = self._lengths
+        return int(self._query(QUERY_RANK, c_int).value) if known is None else len(known)
 
     @property
     def dims(self) -> tuple[int, ...]:
         """The logical lengths."""
-        pointer = self._query(QUERY_DIMS, POINTER(c_int64))
-        return tuple(pointer[: self.rank])
+        known = self._lengths
+        if known is None:
+            pointer = self._query(QUERY_DIMS, POINTER(c_int64))
+            known = self._lengths = tuple(pointer[: self.rank])
+        return known
 
     @property
     def dtype(self) -> DType:
         """The element type."""
-        return DTYPE_OF[self._query(QUERY_DTYPE, c_int).value]
+        known = self._dtype
+        if known is None:
+            known = self._dtype = DTYPE_OF[self._query(QUERY_DTYPE, c_int).value]
+        return known
 
     @property
     def offset(self) -> int:
@@ -104,6 +116,12 @@ class Desc(Handle):
 
         Blocks go from outer to inner. None for an opaque layout.
         """
+        if self._blocking is _UNREAD:
+            self._blocking = self._read_layout()
+        known: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None = self._blocking
+        return known
+
+    def _read_layout(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None:
         if self._query(QUERY_FORMAT, c_int).value != FORMAT_BLOCKED:
             return None
         strides = self._query(QUERY_STRIDES, POINTER(c_int64))[: self.rank]

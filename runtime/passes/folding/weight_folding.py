@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_dtypes import finfo
 
 from ...graph import DType, Node, TensorType, Value
 from ..rewriting.graph_patch import GraphPatch
@@ -129,11 +128,19 @@ def fold_into_weights(node: Node, follower: Node, affine: Affine) -> GraphPatch 
     return _patch(node, follower, parts)
 
 
+def _smallest_normal(dtype: np.dtype[Any]) -> float:
+    if dtype.kind == "f":
+        return float(np.finfo(dtype).tiny)
+    from ml_dtypes import finfo  # which takes longer to load than most models have weights to fold
+
+    return float(finfo(dtype).tiny)  # type: ignore[no-untyped-call]
+
+
 def is_too_small(made: _Array | None, before: _Array) -> bool:
     """True if the largest of the weights made is lost, or nearly so, among subnormal numbers."""
     if made is None or not before.any():
         return False
-    tiny = float(finfo(made.dtype).tiny)  # type: ignore[no-untyped-call]
+    tiny = _smallest_normal(made.dtype)
     # No temporary array: when a large one is freed, malloc serves others of its size from the heap,
     # which keeps what is freed there.
     return max(float(made.max()), -float(made.min())) < _LARGEST_TINY * tiny
