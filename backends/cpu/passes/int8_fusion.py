@@ -10,6 +10,7 @@ with that: a Relu costs nothing where it is where the type ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,9 +71,13 @@ class Int8Fusion(Pass):
     ) -> None:
         self._cache, self._suits = cache, suits
 
-    def takes_weights(self, node: Node) -> bool:
-        """True for a DequantizeLinear of weights that int8 kernels may read as they are."""
-        return is_int8_weights(node) and all(self._suits(user) for user, _ in node.outputs[0].uses)
+    @property
+    def takes_weights(self) -> Callable[[Node], bool]:
+        """True for a DequantizeLinear of weights that int8 kernels may read as they are.
+
+        It may outlive the network: it does not hold the pass, which keeps weights.
+        """
+        return partial(_takes_weights, self._suits)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         nodes = list(graph.nodes)
@@ -84,6 +89,10 @@ class Int8Fusion(Pass):
             patch = _patch(node, self._cache) if self._suits(node) else None
             if patch is not None:
                 yield patch
+
+
+def _takes_weights(suits: Callable[[Node], bool], node: Node) -> bool:
+    return is_int8_weights(node) and all(suits(user) for user, _ in node.outputs[0].uses)
 
 
 def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
