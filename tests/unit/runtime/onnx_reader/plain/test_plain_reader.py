@@ -173,6 +173,22 @@ def test_the_file_names_open_lengths_of_outputs() -> None:
     assert str(ours.outputs[0].type) == "float32[rows,3]"
 
 
+@pytest.mark.parametrize(("length", "is_plain"), [("n", True), (2, False)])
+def test_pads_that_are_computed_leave_no_rank_to_onnx(length: int | str, is_plain: bool) -> None:
+    """Unless all inputs are static: then lengths that depend on data are for onnx to tell."""
+    pads = """pairs = Reshape (given, two) turned = Transpose <perm = [1, 0]> (pairs)
+        pads = Reshape (turned, all) y = Pad (x, pads)"""  # as exporters turn those of PyTorch
+    graph = f"""g (float[{length}, 3] x, int64[4] given) => (float y)
+        <int64[2] two = {{2, 2}}, int64[1] all = {{-1}}> {{ {pads} }}"""
+    proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}')
+    data = proto.SerializeToString()
+    ours = read_plain_bytes(data)
+    assert (ours is not None) is is_plain
+    if ours is not None:
+        assert str(ours.outputs[0].type) == "float32[?,?]"
+        _assert_same(ours, read_any_model(data))
+
+
 def test_nodes_without_names_get_those_that_onnx_reading_gives() -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
