@@ -140,6 +140,7 @@ class ReferenceNetwork(ExecutableNetwork):
         self._core.executors.release(self._streams)
         self._core.executors.release(self._compiler)
         self._plans.clear()
+        self._only_steps = None
         release_constants(self._model.graph)
 
 

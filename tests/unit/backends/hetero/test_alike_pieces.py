@@ -16,6 +16,7 @@ from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
 from aioinfer.backends.cpu.plugin import CpuPlugin
 from aioinfer.backends.cpu.programs.program import Program
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
+from aioinfer.backends.reference.executable_network import ReferenceNetwork
 from aioinfer.backends.reference.plugin import ReferencePlugin
 from aioinfer.runtime.interpretation.steps import _Planner
 
@@ -202,6 +203,18 @@ def test_nothing_of_what_is_shared_outlives_the_close(core: aioinfer.Core) -> No
     del network
     gc.collect()
     assert not any(ref() for ref in (*held, *plans))
+
+
+def test_steps_that_are_shared_are_given_back_by_the_close_itself(core: aioinfer.Core) -> None:
+    network = load(core, layers("Sigmoid", "Neg"), TWO_REFERENCES, 2)
+    pieces = [part for part in network.networks if isinstance(part, ReferenceNetwork)]
+    given = x()["x"]
+    plans = [part.request_plan({part.inputs[0].name: given}).plan for part in pieces]
+    held = [weakref.ref(plan) for plan in plans]
+    del plans
+    assert len(held) == 2 * LAYERS
+    network.close()
+    assert not any(ref() for ref in held)
 
 
 def test_pieces_that_a_users_kernel_computes_are_loaded_each_by_itself(
