@@ -71,7 +71,7 @@ class Gathering:
         self.call_count = 0
         """How many have come together."""
         self.newest: Bundle | None = None
-        """The last of those that take more."""
+        """The last of those that take more; None for texts, of which each item is looked at."""
         self.like: tuple[tuple[str, dtype[Any], tuple[int, ...]], ...] = ()
         """What the arrays of its first call are like."""
         self.row_count = 0
@@ -90,7 +90,9 @@ class Gathering:
         if not self._bundles:
             loop.call_soon(_flushing(self).__next__)
         self._bundles.append(bundle)
-        self.open[key] = self.newest = bundle
+        self.open[key] = bundle
+        if not any(kind.hasobject for _, kind, _ in self.like):
+            self.newest = bundle
         self.call_count += 1
 
     def flush(self) -> None:

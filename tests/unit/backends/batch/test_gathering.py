@@ -30,21 +30,20 @@ from unit.backends.batch.test_crowd import answers, call, outcomes
 from unit.backends.batch.test_executable_network import batches, row
 from unit.runtime.inline_plugin import InlineNetwork, InlinePlugin
 
-ADD = (
-    '<ir_version: 9, opset_import: ["": 20]> g '
-    "(float[batch, 2] x) => (float[batch, 2] y) { y = Add (x, x) }"
-)
+HEAD = '<ir_version: 9, opset_import: ["": 20]> g '
+ADD = f"{HEAD} (float[batch, 2] x) => (float[batch, 2] y) {{ y = Add (x, x) }}"
+TEXTS = f"{HEAD} (string[batch, 2] x) => (string[batch, 2] y) {{ y = Identity (x) }}"
 WAIT_S = 20.0  # a bound for what must happen; never slept through
 
 
 class Gathered:
     """BATCH:INLINE(4), whose runs are known to be short, and a loop that is crowded."""
 
-    def __init__(self, core: aioinfer.Core, *short: int) -> None:
+    def __init__(self, core: aioinfer.Core, *short: int, text: str = ADD) -> None:
         core.register_plugin("INLINE", InlinePlugin)
         # No clock decides a test: what has run three times is short, however busy the machine is.
         forever = {"DEVICE_PROPERTIES": {"INLINE": {"INLINE_THRESHOLD_US": 60_000_000}}}
-        made = core.load_network(parser.parse_model(ADD), "BATCH:INLINE(4)", forever)
+        made = core.load_network(parser.parse_model(text), "BATCH:INLINE(4)", forever)
         assert isinstance(made, BatchNetwork)
         assert isinstance(made.compiled, InlineNetwork)
         self.network, self.inner = made, made.compiled
@@ -218,6 +217,18 @@ async def test_what_differs_from_the_call_before_is_looked_at(core: aioinfer.Cor
     doubled([one, two, six, seven, four], [1, 2, 6, 7, 4])
     np.testing.assert_array_equal(twice["y"], row(6, count=2))
     assert all(isinstance(error, aioinfer.errors.TensorError) for error in refused)
+    assert are_over(made.network)
+
+
+async def test_items_of_texts_are_looked_at_in_each_call(core: aioinfer.Core) -> None:
+    made = Gathered(core, 1, 2, 4, text=TEXTS)
+    given = [np.array([["a", item]], object) for item in ("b", b"b", 2, None, "c")]
+    one, *refused, two = await answers(call(made.network, *given))
+    assert [found["y"].tolist() for found in (one, two)] == [[["aa", "bb"]], [["aa", "cc"]]]
+    for error in refused:
+        assert isinstance(error, aioinfer.errors.TensorError)
+        assert "only str is wanted" in str(error)
+    assert made.sizes == [2]
     assert are_over(made.network)
 
 
