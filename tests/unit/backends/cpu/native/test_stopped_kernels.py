@@ -19,6 +19,7 @@ from aioinfer.backends.cpu.native.step_runner import (
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.programs.run_arrays import as_buffer
 from aioinfer.errors import RequestCancelledError
+from aioinfer.runtime.graph import DType
 from aioinfer.runtime.runs.stage import Stop
 from unit.backends.cpu.comparing import model_of
 from unit.backends.cpu.compiled_plans import BoundPlan, plan_of
@@ -135,6 +136,51 @@ def test_a_quantisation_stops_between_its_blocks() -> None:
     table = np.array([0, 0, 0, *words, KIND_END, 2], np.int64)
     assert by.run(table, (), 1, word) == (STATUS_STOPPED, 0)
     assert np.count_nonzero(stored) == 8192
+
+
+BYTES = DType.UINT8.value
+INT8: dict[str, tuple[list[int], list[np.ndarray], int, int]] = {
+    "int8_product": (
+        [1, 1, 640, 1, 640, *[1] * 6, 0, 0, 0, 1, 16, 16, BYTES, BYTES, 0, 4, 16, 6, 1, 0, 0],
+        [
+            np.zeros(256, np.uint8),
+            np.array([0, 4, 4, 0, 1, 2, 3], np.int32),
+            np.zeros(16, np.int32),
+        ],
+        640 * 16,
+        6 * 16,
+    ),
+    "int8_depthwise": (
+        [1, 1, 640, 1, 640, *[1] * 6, 0, 0, 0, 16, 1, 1, BYTES, BYTES, 0, 0, 16, 1, 1, 0, 0],
+        [np.zeros(64, np.uint8)],
+        640 * 16,
+        6 * 16,
+    ),
+    "int8_squares": (
+        [1, 4, 160, 2, 158, 3, 3, *[1] * 4, 0, 0, 0, 1, 16, 16, BYTES, BYTES, 0, 0, 16, 6, 1, 0, 0],
+        [np.zeros(16 * 16 * 16 * 2, np.uint8)],
+        2 * 158 * 16,
+        6 * 4 * 16,
+    ),
+}
+"""Parameters, weights, elements of the result, and those of a block of rows or squares."""
+
+
+@pytest.mark.parametrize("kernel", INT8)
+def test_kernels_for_int8_stop_between_blocks(kernel: str) -> None:
+    """All of their results are their shifts, which are 1."""
+    parameters, weights, count, between = INT8[kernel]
+    word = bytearray(count)
+    result = np.frombuffer(word, np.uint8)
+    ones = np.ones(16, np.float32)
+    source, scratch = np.zeros(640 * 16, np.uint8), np.zeros(1 << 16, np.uint8)
+    operands = [source, *weights, ones, ones, scratch, result]
+    payload = [len(operands), *(part for item in operands for part in (0, item.ctypes.data))]
+    by = step_runner(open_engine())
+    words = [by.kind(kernel), 2 + len(payload) + len(parameters), *payload, *parameters]
+    table = np.array([0, 0, 0, *words, KIND_END, 2], np.int64)
+    assert by.run(table, (), 1, word) == (STATUS_STOPPED, 0)
+    assert np.count_nonzero(result) == between
 
 
 def test_an_ensemble_of_trees_stops_between_blocks_of_rows() -> None:
