@@ -13,6 +13,7 @@
 #include "vector_math.h"
 
 #define MOST_POINTS (1 << 22) /* along an axis of a region, as operators/images has it */
+#define MOST_VALUES (1 << 28) /* that are compared one by one, of all channels of a region */
 #define CHANNELS 64           /* of a region that one part of the work computes */
 #define LATEST 6 /* taps that may be of the same element: two of each that points lie between */
 
@@ -210,6 +211,14 @@ struct work {
     float scale;
 };
 
+/* Whether all points of a region are too many to be compared: means have taps instead. */
+static int has_too_many(const struct work *work, const struct axis *rows, const struct axis *columns)
+{
+    const int64_t points = rows->bins * rows->count * (columns->bins * columns->count);
+
+    return work->form == FORM_MAX && points > MOST_VALUES / work->channels;
+}
+
 /* Compute channels from `first` on of a region. */
 static int align_channels(const struct work *work, int64_t region, int64_t first, const char *stop)
 {
@@ -243,6 +252,8 @@ static int align_channels(const struct work *work, int64_t region, int64_t first
         memset(target, 0, (size_t)(channels * bins) * sizeof *target);
         return STATUS_OK;
     }
+    if (has_too_many(work, &rows, &columns))
+        return STATUS_REGION;
     const float *source = work->images + (image * work->channels + first) * plane;
     if (work->form == FORM_MAX) {
         for (int64_t channel = 0; channel < channels && !is_stopped(stop); channel++)

@@ -46,7 +46,9 @@ STATUS_TEXTS = {
     STATUS_MEMORY: "there is not enough memory",
     STATUS_BUFFER: "an array is not as long as it should be",
     STATUS_STOPPED: "the run was stopped",
-    STATUS_REGION: "a region has more than 4194304 points along an axis",
+    STATUS_REGION: (
+        "a region has more than 4194304 points along an axis, or 268435456 values to compare"
+    ),
 }
 
 _MOST_THREADS = 8

@@ -108,9 +108,22 @@ def test_nothing_to_look_at_or_for(core: Core, shape: tuple[int, ...], count: in
 @pytest.mark.parametrize("corners", [[0, 0, 1e9, 4], [0, -1e9, 4, 4]])
 def test_a_region_of_too_many_points_is_a_wrong_input(core: Core, corners: list[float]) -> None:
     inputs = {"x": numbers(1, 1, 4, 4), "r": np.array([corners], np.float32), "b": np.array([0])}
-    wanted = r"RoiAlign \(node 'roi'\): a region has more than 4194304 points along an axis; check"
+    wanted = r"RoiAlign \(node 'roi'\): a region has more than 4194304 points along an axis"
     with pytest.raises(TensorError, match=wanted):
         run(core, regions_model(inputs), "CPU", inputs)
+
+
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+@pytest.mark.parametrize(("end", "channels"), [(16385.0, 1), (8193.0, 4)])
+def test_a_region_of_too_many_points_that_are_compared_is_a_wrong_input(
+    core: Core, device: str, end: float, channels: int
+) -> None:
+    """They are looked at one by one: of 2^44 a request would hold its stream for days."""
+    x, region = numbers(1, channels, 4, 4), np.array([[0, 0, end, end]], np.float32)
+    inputs = {"x": x, "r": region, "b": np.array([0])}
+    wanted = r"RoiAlign \(node 'roi'\).* a region has .*268435456.*; check its"
+    with pytest.raises(TensorError, match=wanted):
+        run(core, regions_model(inputs, mode="max"), device, inputs)
 
 
 @pytest.mark.parametrize("image", [-1, 1, 7])
