@@ -22,9 +22,9 @@ Reach = tuple[int, int, Collection[DType]]
 and the element types that the kernel takes it for; none if it only moves bytes."""
 
 _MOST = 1 << 48
+"""No buffer has as many bytes; products of lengths below it do not overflow in C."""
 _MOST_PARTS = 1 << 12
 """Far more than threads; a kernel begins each of them, also those of no columns."""
-"""No buffer has as many bytes; products of lengths below it do not overflow in C."""
 
 _MAX_RANK, _MAX_OPERANDS = 24, 32
 _NO_TYPES: frozenset[DType] = frozenset()
@@ -399,7 +399,7 @@ def _packed_matmul(parameters: Sequence[int]) -> list[Reach]:
 
 
 def _int8_words(parameters: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-    """Check the words that both int8 kernels take, and return them and the types of the others."""
+    """Check the words that kernels for int8 take, and return them and the types of the others."""
     others, steps = parameters[24:26] if len(parameters) >= 26 else (-1, -1)
     if not (0 <= others <= _MOST_INT8_OTHERS and 0 <= steps <= _MOST_INT8_STEPS):
         raise ValueError(f"{steps} steps with {others} operands")
@@ -429,7 +429,7 @@ def _int8_words(parameters: Sequence[int]) -> tuple[Sequence[int], Sequence[int]
 def _int8_operands(
     words: Sequence[int], types: Sequence[int], weights: Sequence[Reach], scratch: int
 ) -> list[Reach]:
-    """Return what both kernels touch, around ``weights`` and that many bytes of scratch."""
+    """Return what kernels for int8 touch, around ``weights`` and that many bytes of scratch."""
     columns = _product(words[14], words[16])
     if words[21] not in (1, columns):
         raise ValueError(f"{words[21]} scales of {columns} columns")
