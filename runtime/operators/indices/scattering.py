@@ -51,11 +51,14 @@ def scatter_elements(
 ) -> Array:
     """Copy, and write or accumulate an update for each index along an axis.
 
-    Raises IndexError for an index outside.
+    Raises IndexError for an index outside, and for an axis that is not there.
     """
-    lines = _line_places(indices, axis % x.ndim) if reduction == "none" else None
+    along = range(x.ndim)[axis]
+    others = [at for at in range(x.ndim) if at != along]
+    is_inside = all(indices.shape[at] <= x.shape[at] for at in others)
+    lines = _line_places(indices, along) if reduction == "none" and is_inside else None
     if lines is not None:
-        return _scatter_lines(x, indices.shape, lines, updates, axis % x.ndim)
+        return _scatter_lines(x, indices.shape, lines, updates, along)
     places: list[Array] = list(np.indices(indices.shape, sparse=True))
     places[axis] = own_places(indices)
     return _scatter(x, tuple(places), updates, reduction)
