@@ -238,7 +238,8 @@ def _spread(node: Node, lengths: Shape, window: _Window) -> Shape | None:
         reach, stride = window.reaches[axis], window.strides[axis]
         removed = window.begins[axis] + window.ends[axis]
         if window.keeps_size:
-            if reach < stride:  # the specification and onnx's inference have different lengths
+            # Here the specification, onnx's inference and onnxruntime have different lengths.
+            if reach < stride or added[axis]:
                 return None
             removed = reach - stride
         more = reach + added[axis] - removed
