@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -12,7 +14,9 @@ import numpy as np
 import pytest
 
 import aioinfer
-from aioinfer.errors import AioInferError
+from aioinfer.backends.reference.executable_network import ReferenceNetwork
+from aioinfer.backends.reference.plugin import ReferencePlugin
+from aioinfer.errors import AioInferError, ClosedError
 from exhaustive import all_but
 from unit.runtime.models import tiny_model
 
@@ -27,6 +31,7 @@ DEVICES = [
     "AUTO",
     "ONNXRUNTIME",
 ]
+WAIT_S = 20.0  # a bound for what must happen; never slept through
 STEP = 7
 """Of so many calls one fails, in a load of its own."""
 BORDERS = {
@@ -120,3 +125,45 @@ def test_functions_around_a_network_that_find_no_memory_leave_nothing() -> None:
             return core.load_network(model, "REFERENCE", config, preprocess=functions)
 
         assert check_each_failing_call(core, load) > 50
+
+
+def test_a_core_may_be_closed_while_another_thread_loads_pieces(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    core = aioinfer.Core()
+    first = core.load_network(tiny_model(), "REFERENCE.1")
+    are_closed, has_failed = threading.Event(), threading.Event()
+    closed: list[Any] = []
+
+    def close() -> None:
+        try:
+            closed.append(core.close())
+        except AioInferError as error:
+            closed.append(error)
+
+    closer = threading.Thread(target=close)
+    compile_network, release = ReferencePlugin.compile_network, ReferenceNetwork._release_device
+    devices: list[str] = []
+
+    def compiled(self: ReferencePlugin, model: Any, config: Any) -> Any:
+        devices.append(config.device)
+        if len(devices) == 2:  # one piece is loaded
+            closer.start()
+            assert are_closed.wait(WAIT_S)
+        return compile_network(self, model, config)
+
+    def released(self: ReferenceNetwork) -> None:
+        if self is first:  # which is closed after the piece
+            are_closed.set()
+            assert has_failed.wait(WAIT_S)
+        release(self)
+
+    monkeypatch.setattr(ReferencePlugin, "compile_network", compiled)
+    monkeypatch.setattr(ReferenceNetwork, "_release_device", released)
+    with caplog.at_level(logging.WARNING, "aioinfer"), pytest.raises(ClosedError):
+        core.load_network(tiny_model(), DEVICES[2], {"AFFINITY": {"add": "REFERENCE.1"}})
+    has_failed.set()
+    closer.join(WAIT_S)
+    assert closed == [True]
+    assert not caplog.records
+    assert core.executors.executor_count == 0
