@@ -95,8 +95,6 @@ class Compiler:
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
         self._keep_nan = keep_nan
-        int8 = next((item for item in passes if isinstance(item, Int8Fusion)), None)
-        self._folding = None if int8 is None else default_passes(is_kept=int8.takes_weights)
         self._has_one = has_static_types(model.inputs)
         """True for one signature of lengths: the model itself may become its plan."""
         self.weights = WeightStore()
@@ -193,6 +191,11 @@ class Compiler:
     @functools.cached_property
     def _prepared(self) -> Model | None:
         return prepared_model(self._model, shapeless_passes(self._passes))
+
+    @functools.cached_property
+    def _folding(self) -> tuple[Pass, ...] | None:
+        int8 = next((item for item in self._passes if isinstance(item, Int8Fusion)), None)
+        return None if int8 is None else default_passes(is_kept=int8.takes_weights)
 
     @functools.cached_property
     def ids(self) -> SubgraphId:
