@@ -455,6 +455,7 @@ class InferRequest:
             self._state = MOVES.get((self._state, "finish")) or move(self._state, "finish")
             parked, self._has_unparked = self._parked, False
             if parked is not None:
+                parked.is_taken = True
                 self._parked, self._state = None, move(self._state, "start")
         return None if parked is None else parked.launch
 
@@ -469,12 +470,14 @@ class InferRequest:
         return True
 
     def _unpark(self, parked: ParkedRun) -> bool:
-        """Forget a run that was stopped before the one before had ended; False: it is gone."""
+        """Forget a run that was stopped before the one before had ended; False: it is launched.
+
+        Its callback, which comes first, may have parked another one in its place.
+        """
         with self._lock:
-            if self._parked is not parked:
-                return False
-            self._parked, self._has_unparked = None, True
-        return True
+            if self._parked is parked:
+                self._parked, self._has_unparked = None, True
+            return not parked.is_taken
 
     def __reduce__(self) -> NoReturn:
         raise NotSupportedError(

@@ -14,13 +14,14 @@ __all__ = ["ParkedRun"]
 class ParkedRun:
     """A run that is kept until its request is idle; nothing works for it. Thread-safe.
 
-    ``unpark`` has the request give it up; it returns False if it is about to be launched.
+    ``unpark`` has the request give it up; it returns False if it is about to be launched, which
+    the request notes in ``is_taken``.
     """
 
-    __slots__ = ("_unpark", "run")
+    __slots__ = ("_unpark", "is_taken", "run")
 
     def __init__(self, run: Run, unpark: Callable[[ParkedRun], bool]) -> None:
-        self.run, self._unpark = run, unpark
+        self.run, self._unpark, self.is_taken = run, unpark, False
 
     def park(self, keep: Callable[[ParkedRun], bool]) -> bool:
         """Wait for the request's run before to end, if ``keep`` still finds it under way.

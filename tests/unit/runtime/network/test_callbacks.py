@@ -27,6 +27,7 @@ from aioinfer.errors import (
     RequestStateError,
 )
 from aioinfer.runtime.runs import run as run_module
+from aioinfer.runtime.runs.parked_run import ParkedRun
 from aioinfer.testing import MockDevices, VirtualTimer
 from unit.runtime.event_loops import EVERY_LOOP, Run, current_loop, settle
 from unit.runtime.held_runs import X, finish
@@ -246,6 +247,39 @@ def test_a_parked_run_is_counted_if_the_device_is_free_while_it_is_stopped(
     with pytest.raises(RequestCancelledError):
         request_.wait(WAIT_S)
     assert network.statistics().cancelled_request_count == 2
+
+
+def test_a_parked_run_ends_whose_callback_has_another_one_wait_in_its_place(
+    held: MockDevices,
+    network: aioinfer.ExecutableNetwork,
+    request_: aioinfer.InferRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leave, is_replaced = ParkedRun._leave, threading.Event()
+
+    def leave_late(parked: ParkedRun) -> None:
+        assert is_replaced.wait(WAIT_S)
+        leave(parked)
+
+    def start_next(request: aioinfer.InferRequest) -> None:
+        number = request.userdata
+        if number < 3:
+            request.start_async(X, number + 1)
+        if number == 2:
+            is_replaced.set()
+
+    monkeypatch.setattr(ParkedRun, "_leave", leave_late)
+    told = Told(start_next)
+    request_.set_callback(told)
+    request_.start_async(X, 1)
+    request_.cancel()
+    assert type(told.next()) is RequestCancelledError
+    request_.cancel()
+    assert type(told.next()) is RequestCancelledError
+    held[0].held.release()
+    held[0].held.release()
+    assert told.next() is None
+    assert network.close(timeout_s=WAIT_S)
 
 
 def test_a_network_that_drains_ends_a_parked_run_with_its_error(
