@@ -52,7 +52,7 @@ def test_shape_arithmetic_disappears_and_everything_is_static() -> None:
         "  input %x: float32[2,3,5]",
         "  input %weight: float32[2]",
         "  constant %one: int64[1] = [1]",
-        "  constant %target: int64[2] = [ 2,-1]",
+        "  constant %target: int64[2] = [2,-1]",
         "  %flat: float32[2,15] = Reshape(%x, %target)  # Reshape_0",
         "  %column: float32[2,1] = Unsqueeze(%weight, %one)  # Unsqueeze_1",
         "  %y: float32[2,15] = Mul(%flat, %column)  # Mul_0",

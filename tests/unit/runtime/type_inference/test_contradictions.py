@@ -432,7 +432,6 @@ UNKNOWN: list[tuple[str, list[Given], dict[str, Any]]] = [
     ("ReduceSum", [X, "int64[1]"], {"keepdims": 0}),
     ("Squeeze", ["float32[n,4]"], {}),
     ("Slice", [X, "int64[1]", "int64[1]"], {}),
-    ("Pad", [X, "int64[4]"], {}),
     ("ConstantOfShape", ["int64[2]"], {}),
     ("OneHot", ["int64[2]", "int64[]", "float32[2]"], {}),
     ("Conv", [IMAGE, "float32[8,4,?,?]"], {}),
