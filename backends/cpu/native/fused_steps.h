@@ -3,6 +3,7 @@
 #define AIOINFER_CPU_FUSED_STEPS_H
 
 #include <stdint.h>
+#include <string.h>
 
 /* Those that others compute in loops of their own. */
 #define FLOAT_STEP_LINEAR 6
@@ -20,5 +21,13 @@ int float_step(int64_t number, float *out, const float *in, const float *other, 
                float alpha, float beta);
 int integer_step(int64_t number, int64_t *out, const int64_t *in, const int64_t *other,
                  int64_t count, int64_t alpha);
+
+/* A number of a step, as its parameters hold it. */
+static inline float float_of_double_bits(int64_t bits)
+{
+    double number;
+    memcpy(&number, &bits, sizeof number);
+    return (float)number;
+}
 
 #endif

@@ -157,13 +157,6 @@ static int store(const struct group *group, const struct block *block, const cha
     return STATUS_OK;
 }
 
-static float float_of_double_bits(int64_t bits)
-{
-    double number;
-    memcpy(&number, &bits, sizeof number);
-    return (float)number;
-}
-
 static int takes_operand(const struct group *group, int64_t step)
 {
     return step >= (group->is_float ? FIRST_BINARY_FLOAT_STEP : FIRST_BINARY_INTEGER_STEP);

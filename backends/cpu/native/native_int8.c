@@ -202,13 +202,6 @@ static void apply_step_plain(const struct result_step *step, float *numbers, con
 #define squares_part_avx2 squares_part_plain
 #endif
 
-static float float_of_double_bits(int64_t bits)
-{
-    double number;
-    memcpy(&number, &bits, sizeof number);
-    return (float)number;
-}
-
 /* Those that sets of instructions may compute in registers. */
 static int is_simple(int64_t number)
 {
