@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "avx2.h"
 #include "steps.h"
 #include "vector_math.h"
 
@@ -111,16 +112,13 @@ struct packed_part {
 #include "packed_columns.h"
 #undef FOR
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
+#if COMPILES_AVX2
+BEGIN_AVX2
 #define FOR(name) name##_avx2
 #include "packed_columns.h"
 #undef FOR
-#pragma GCC pop_options
-#define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+END_AVX2
 #else
-#define HAS_AVX2 0
 #define packed_part_avx2 packed_part_plain
 #define unpacked_row_avx2 unpacked_row_plain
 #endif

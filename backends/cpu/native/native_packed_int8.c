@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "avx2.h"
 #include "steps.h"
 #include "vector_math.h"
 
@@ -81,13 +82,11 @@ INLINE float dot_blocks(const struct stored_row *row, const struct column *colum
     return total;
 }
 
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
+#if COMPILES_AVX2
+BEGIN_AVX2
 #define GROUP 8 /* blocks, whose scales are one vector */
-#define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 
-__attribute__((target("avx2,fma"))) static inline __m256 group_sums(const int8_t *numbers,
-                                                                    const uint8_t *bytes)
+static inline __m256 group_sums(const int8_t *numbers, const uint8_t *bytes)
 {
     const __m256i low = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
     const __m256i both = _mm256_loadu_si256((const __m256i *)(const void *)bytes);
@@ -100,8 +99,7 @@ __attribute__((target("avx2,fma"))) static inline __m256 group_sums(const int8_t
 }
 
 /* Up to eight zero points as numbers of 32 bits. */
-__attribute__((target("avx2,fma"))) static inline __m256i loaded_zeros(const int8_t *zeros,
-                                                                       int64_t count)
+static inline __m256i loaded_zeros(const int8_t *zeros, int64_t count)
 {
     int64_t bytes = 0;
     switch (count) {
@@ -126,9 +124,7 @@ static inline int32_t shift_of(int64_t span)
     return span == 1 ? 0 : span == 2 ? 1 : span == 4 ? 2 : 3;
 }
 
-__attribute__((target("avx2,fma"))) static float dot_avx2(const struct stored_row *row,
-                                                          const struct column *column,
-                                                          int64_t blocks)
+static float dot_avx2(const struct stored_row *row, const struct column *column, int64_t blocks)
 {
     const int64_t whole = blocks - blocks % GROUP, span = column->span;
     const int64_t is_regular = GROUP % span == 0 || span % GROUP == 0;
@@ -189,8 +185,8 @@ __attribute__((target("avx2,fma"))) static float dot_avx2(const struct stored_ro
           + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
     return sum + dot_blocks(row, column, whole, blocks);
 }
+END_AVX2
 #else
-#define HAS_AVX2 0
 #define dot_avx2(row, column, blocks) dot_blocks(row, column, 0, blocks)
 #endif
 

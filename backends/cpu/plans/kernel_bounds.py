@@ -2,39 +2,28 @@
 
 A step is emitted only if every byte that it will touch lies in its operand's buffer. Lowering may
 be misled by shapes that contradict each other; the parameters are what is run. The rules
-follow native_*.c word by word: a kernel that gets another parameter gets another rule.
+follow native_*.c word by word (those for int8 stand in int8_bounds.py): a kernel that gets another
+parameter gets another rule.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from ....runtime.graph import DType
 from ....runtime.graph.sym_int import has_sym_ints
 from .elementwise_parameters import FLOAT_STEPS, INTEGER_STEPS
+from .int8_bounds import int8_depthwise, int8_product, int8_squares
+from .reach import FLOAT32, INT8, INT32, MOST_BYTES, MOST_PARTS, UINT8, Reach, product, take
 
-__all__ = ["Reach", "reaches_of"]
-
-Reach = tuple[int, int, Collection[DType]]
-"""The first byte that is touched and the one after the last, counted from where the operand begins,
-and the element types that the kernel takes it for; none if it only moves bytes."""
-
-_MOST = 1 << 48
-"""No buffer has as many bytes; products of lengths below it do not overflow in C."""
-_MOST_PARTS = 1 << 12
-"""Far more than threads; a kernel begins each of them, also those of no columns."""
+__all__ = ["reaches_of"]
 
 _MAX_RANK, _MAX_OPERANDS = 24, 32
 _NO_TYPES: frozenset[DType] = frozenset()
-_FLOAT32 = frozenset({DType.FLOAT32})
 _FLOAT64 = frozenset({DType.FLOAT64})
-_UINT8 = frozenset({DType.UINT8})
-_INT8 = frozenset({DType.INT8})
-_ROW_TYPES = (_FLOAT32, frozenset({DType.BFLOAT16}))
-_INDEX_TYPES = {4: frozenset({DType.INT32}), 8: frozenset({DType.INT64})}
-_INT32 = _INDEX_TYPES[4]
+_ROW_TYPES = (FLOAT32, frozenset({DType.BFLOAT16}))
+_INDEX_TYPES = {4: INT32, 8: frozenset({DType.INT64})}
 _INTEGER_TYPES = frozenset(
     {
         DType.BOOL,
@@ -60,13 +49,6 @@ _MOST_TREE_NUMBERS, _SECOND = 1 << 30, 2
 _RECURRENT_GATES, _RECURRENT_SLOTS = (4, 3, 3, 1, 1, 1), (3, 4, 2, 2, 2, 2)
 _RECURRENT_BLOCK, _LATE_GRU = 16, 2
 _MOST_CLASSES = 1 << 16
-_INT8_TYPES: Mapping[int, tuple[int, Collection[DType]]] = {
-    DType.FLOAT32.value: (4, _FLOAT32),
-    DType.UINT8.value: (1, _UINT8),
-    DType.INT8.value: (1, _INT8),
-}
-_INT8_PANEL, _INT8_SLACK, _MOST_INT8_TAPS = 16, 32, 64
-_MOST_INT8_OTHERS, _MOST_INT8_STEPS, _MOST_INT8_LENGTH = 8, 32, 1 << 31
 
 
 def reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
@@ -89,22 +71,6 @@ def _reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
 
 _known_reaches_of = functools.lru_cache(maxsize=1024)(_reaches_of)
 """A network's layers ask the same again and again."""
-
-
-def _take(parameters: Sequence[int], count: int) -> Sequence[int]:
-    if len(parameters) != count:
-        raise ValueError(f"there are {len(parameters)} parameters, and {count} are needed")
-    return parameters
-
-
-def _product(*lengths: int) -> int:
-    """Multiply lengths, of which none is negative; a product that no memory has is refused."""
-    if any(length < 0 for length in lengths):
-        raise ValueError(f"a length is negative in {list(lengths)}")
-    product = math.prod(lengths)
-    if product >= _MOST:
-        raise ValueError(f"{list(lengths)} is more than there can be")
-    return product
 
 
 def _strided(lengths: Sequence[int], strides: Sequence[int], item: int) -> tuple[int, int]:
@@ -147,9 +113,9 @@ def _rank(number: int, least: int) -> int:
 def _copy(parameters: Sequence[int]) -> list[Reach]:
     item, rank, *axes = parameters
     _item(item)
-    _take(axes, 3 * rank)
+    take(axes, 3 * rank)
     lengths = axes[0::3]
-    _product(item, *lengths)
+    product(item, *lengths)
     source, target = axes[1::3], axes[2::3]
     return [
         (*_strided(lengths, source, item), _NO_TYPES),
@@ -158,39 +124,39 @@ def _copy(parameters: Sequence[int]) -> list[Reach]:
 
 
 def _fill(parameters: Sequence[int]) -> list[Reach]:
-    item, count, _ = _take(parameters, 3)
-    return [(0, _product(_item(item), count), _NO_TYPES)]
+    item, count, _ = take(parameters, 3)
+    return [(0, product(_item(item), count), _NO_TYPES)]
 
 
 def _gather(parameters: Sequence[int]) -> list[Reach]:
-    outer, length, count, part, index = _take(parameters, 5)
+    outer, length, count, part, index = take(parameters, 5)
     if index not in _INDEX_TYPES:
         raise ValueError(f"indices have 4 or 8 bytes, not {index}")
     return [
-        (0, _product(outer, length, part), _NO_TYPES),
-        (0, _product(count, index), _INDEX_TYPES[index]),
-        (0, _product(outer, count, part), _NO_TYPES),
+        (0, product(outer, length, part), _NO_TYPES),
+        (0, product(count, index), _INDEX_TYPES[index]),
+        (0, product(outer, count, part), _NO_TYPES),
     ]
 
 
 def _sample_grid(parameters: Sequence[int]) -> list[Reach]:
-    outer, in_rows, in_columns, rows, columns, part = _take(parameters, 6)
+    outer, in_rows, in_columns, rows, columns, part = take(parameters, 6)
     return [
-        (0, _product(outer, in_rows, in_columns, part), _NO_TYPES),
-        (0, _product(rows, 4), _INT32),
-        (0, _product(columns, 4), _INT32),
-        (0, _product(outer, rows, columns, part), _NO_TYPES),
+        (0, product(outer, in_rows, in_columns, part), _NO_TYPES),
+        (0, product(rows, 4), INT32),
+        (0, product(columns, 4), INT32),
+        (0, product(outer, rows, columns, part), _NO_TYPES),
     ]
 
 
 def _resample(parameters: Sequence[int]) -> list[Reach]:
-    outer, length, count, inner, taps = _take(parameters, 5)
+    outer, length, count, inner, taps = take(parameters, 5)
     return [
-        (0, _product(outer, length, inner, 4), _FLOAT32),
-        (0, _product(count, taps, 4), _INT32),
-        (0, _product(count, taps, 4), _FLOAT32),
-        (0, _product(count, 4), _FLOAT32),
-        (0, _product(outer, count, inner, 4), _FLOAT32),
+        (0, product(outer, length, inner, 4), FLOAT32),
+        (0, product(count, taps, 4), INT32),
+        (0, product(count, taps, 4), FLOAT32),
+        (0, product(count, 4), FLOAT32),
+        (0, product(outer, count, inner, 4), FLOAT32),
     ]
 
 
@@ -199,9 +165,9 @@ def _elementwise(kernel: str, parameters: Sequence[int]) -> list[Reach]:
     if not 2 <= count <= _MAX_OPERANDS:
         raise ValueError(f"a fused group of {count} operands")
     _rank(rank, 2)
-    _take(words, rank + count * (1 + rank) + 4 * _product(steps))
+    take(words, rank + count * (1 + rank) + 4 * product(steps))
     lengths = words[:rank]
-    _product(8, *lengths)
+    product(8, *lengths)
     first, most = _FIRST_BINARY[kernel], _STEP_COUNTS[kernel]
     behind = rank + count * (1 + rank)
     for start in range(behind, len(words), 4):
@@ -222,9 +188,9 @@ def _elementwise(kernel: str, parameters: Sequence[int]) -> list[Reach]:
 def _where(parameters: Sequence[int]) -> list[Reach]:
     item, rank, *words = parameters
     _item(item)
-    _take(words, 5 * _rank(rank, 1))
+    take(words, 5 * _rank(rank, 1))
     lengths, strides = words[:rank], words[rank:]
-    _product(item, *lengths)
+    product(item, *lengths)
     return [
         (*_strided(lengths, strides[index::4], item if index else 1), _NO_TYPES)
         for index in range(4)
@@ -236,10 +202,10 @@ def _reduce(parameters: Sequence[int]) -> list[Reach]:
     if not 0 <= kind < _REDUCTION_COUNT:
         raise ValueError(f"there is no reduction {kind}")
     behind = 3 * _rank(kept_count, 0)
-    _take(words, behind + 2 * _rank(reduced_count, 0))
+    take(words, behind + 2 * _rank(reduced_count, 0))
     kept, reduced = words[:behind], words[behind:]
     kept_lengths, reduced_lengths = kept[0::3], reduced[0::2]
-    _product(8, length, *kept_lengths, *reduced_lengths)
+    product(8, length, *kept_lengths, *reduced_lengths)
     read_item, read_types = _element(source)
     made_item, made_types = _element(result)
     lengths = (length, *kept_lengths, *reduced_lengths)
@@ -251,305 +217,215 @@ def _reduce(parameters: Sequence[int]) -> list[Reach]:
 
 
 def _find_extremes(parameters: Sequence[int]) -> list[Reach]:
-    outer, length, inner, *_ = _take(parameters, 5)
+    outer, length, inner, *_ = take(parameters, 5)
     if length < 1:
         raise ValueError(f"an extreme of {length} elements")
-    made = _product(outer, inner, 8)
-    return [(0, _product(outer, length, inner, 4), _FLOAT32), (0, made, _INDEX_TYPES[8])]
+    made = product(outer, inner, 8)
+    return [(0, product(outer, length, inner, 4), FLOAT32), (0, made, _INDEX_TYPES[8])]
 
 
 def _select_top(parameters: Sequence[int]) -> list[Reach]:
-    outer, length, inner, count, _ = _take(parameters, 5)
+    outer, length, inner, count, _ = take(parameters, 5)
     if not 1 <= count <= length:
         raise ValueError(f"{count} of {length} elements are kept")
     return [
-        (0, _product(outer, length, inner, 4), _FLOAT32),
-        (0, _product(outer, count, inner, 4), _FLOAT32),
-        (0, _product(outer, count, inner, 8), _INDEX_TYPES[8]),
+        (0, product(outer, length, inner, 4), FLOAT32),
+        (0, product(outer, count, inner, 4), FLOAT32),
+        (0, product(outer, count, inner, 8), _INDEX_TYPES[8]),
     ]
 
 
 def _align_regions(parameters: Sequence[int]) -> list[Reach]:
-    images, channels, height, width, regions, rows, columns, *_ = _take(parameters, 11)
+    images, channels, height, width, regions, rows, columns, *_ = take(parameters, 11)
     if rows < 1 or columns < 1:
         raise ValueError(f"regions of {rows} by {columns} bins")
     return [
-        (0, _product(images, channels, height, width, 4), _FLOAT32),
-        (0, _product(regions, 4, 4), _FLOAT32),
-        (0, _product(regions, 8), _INDEX_TYPES[8]),
-        (0, _product(regions, channels, rows, columns, 4), _FLOAT32),
+        (0, product(images, channels, height, width, 4), FLOAT32),
+        (0, product(regions, 4, 4), FLOAT32),
+        (0, product(regions, 8), _INDEX_TYPES[8]),
+        (0, product(regions, channels, rows, columns, 4), FLOAT32),
     ]
 
 
 def _fold_columns(parameters: Sequence[int]) -> list[Reach]:
-    images, channels, height, width, *axes = _take(parameters, 14)
+    images, channels, height, width, *axes = take(parameters, 14)
     windows = []
     for length, places, stride, dilation, pad in (axes[:5], axes[5:]):
-        if stride < 1 or abs(pad) >= _MOST:
+        if stride < 1 or abs(pad) >= MOST_BYTES:
             raise ValueError(f"windows every {stride} places, {pad} of them cut off")
-        _product(places, dilation)
+        product(places, dilation)
         windows += [length, places]
     return [
-        (0, _product(images, channels, *windows, 4), _FLOAT32),
-        (0, _product(images, channels, height, width, 4), _FLOAT32),
+        (0, product(images, channels, *windows, 4), FLOAT32),
+        (0, product(images, channels, height, width, 4), FLOAT32),
     ]
 
 
 def _softmax(parameters: Sequence[int]) -> list[Reach]:
-    element, outer, length, inner, _ = _take(parameters, 5)
+    element, outer, length, inner, _ = take(parameters, 5)
     item, dtypes = _row_type(element)
-    size = _product(outer, length, inner, item)
+    size = product(outer, length, inner, item)
     return [(0, size, dtypes), (0, size, dtypes)]
 
 
 def _attention_probabilities(parameters: Sequence[int]) -> list[Reach]:
-    element, batch, heads, rows, length, _, has_mask, *strides, _ = _take(parameters, 11)
+    element, batch, heads, rows, length, _, has_mask, *strides, _ = take(parameters, 11)
     item, dtypes = _row_type(element)
-    count = _product(batch, heads, rows, length)
-    found: list[Reach] = [(0, _product(count, 4), _FLOAT32), (0, _product(count, item), dtypes)]
+    count = product(batch, heads, rows, length)
+    found: list[Reach] = [(0, product(count, 4), FLOAT32), (0, product(count, item), dtypes)]
     if has_mask:
         taken = [4 * stride for stride in (*strides, 1)]
-        found.append((*_strided((batch, heads, rows, length), taken, 4), _FLOAT32))
+        found.append((*_strided((batch, heads, rows, length), taken, 4), FLOAT32))
     return found
 
 
 def _rms_norm(parameters: Sequence[int]) -> list[Reach]:
-    element, rows, length, _ = _take(parameters, 4)
+    element, rows, length, _ = take(parameters, 4)
     item, dtypes = _row_type(element)
-    size = _product(rows, length, item)
-    return [(0, size, dtypes), (0, _product(length, 4), _FLOAT32), (0, size, dtypes)]
+    size = product(rows, length, item)
+    return [(0, size, dtypes), (0, product(length, 4), FLOAT32), (0, size, dtypes)]
 
 
 def _layer_norm(parameters: Sequence[int]) -> list[Reach]:
-    element, rows, length, _, has_shifts, kept = _take(parameters, 6)
+    element, rows, length, _, has_shifts, kept = take(parameters, 6)
     if has_shifts not in (0, 1) or kept not in (0, 1, 2):
         raise ValueError(f"rows with {has_shifts} shifts and {kept} statistics")
     item, dtypes = _row_type(element)
-    size = _product(rows, length, item)
-    factors: list[Reach] = [(0, _product(length, 4), _FLOAT32)] * (1 + has_shifts)
-    statistics: list[Reach] = [(0, _product(rows, 4), _FLOAT32)] * kept
+    size = product(rows, length, item)
+    factors: list[Reach] = [(0, product(length, 4), FLOAT32)] * (1 + has_shifts)
+    statistics: list[Reach] = [(0, product(rows, 4), FLOAT32)] * kept
     return [(0, size, dtypes), *factors, (0, size, dtypes), *statistics]
 
 
 def _dynamic_quantize(parameters: Sequence[int]) -> list[Reach]:
-    (count,) = _take(parameters, 1)
+    (count,) = take(parameters, 1)
     return [
-        (0, _product(count, 4), _FLOAT32),
-        (0, _product(count), _UINT8),
-        (0, 4, _FLOAT32),
-        (0, 1, _UINT8),
+        (0, product(count, 4), FLOAT32),
+        (0, product(count), UINT8),
+        (0, 4, FLOAT32),
+        (0, 1, UINT8),
     ]
 
 
 def _small_matmul(parameters: Sequence[int]) -> list[Reach]:
-    rows, inner, columns, has_bias, _ = _take(parameters, 5)
-    sizes = [_product(rows, inner, 4), _product(inner, columns, 4)]
+    rows, inner, columns, has_bias, _ = take(parameters, 5)
+    sizes = [product(rows, inner, 4), product(inner, columns, 4)]
     if has_bias:
-        sizes.append(_product(columns, 4))
-    return [(0, size, _FLOAT32) for size in (*sizes, _product(rows, columns, 4))]
+        sizes.append(product(columns, 4))
+    return [(0, size, FLOAT32) for size in (*sizes, product(rows, columns, 4))]
 
 
 def _pair_distances(parameters: Sequence[int]) -> list[Reach]:
-    kind, rows, others, length = _take(parameters, 4)
+    kind, rows, others, length = take(parameters, 4)
     if kind not in (0, 1, 2):
         raise ValueError(f"there is no distance {kind}")
-    _product(rows, others, length, 4)
+    product(rows, others, length, 4)
     sizes = (rows * length, others * length, rows * others)
-    return [(0, _product(size, 4), _FLOAT32) for size in sizes]
+    return [(0, product(size, 4), FLOAT32) for size in sizes]
 
 
 def _packed_chunks(inner: int, length: int, bits: int) -> tuple[int, int, int, int]:
     """Return blocks, bytes, chunks and the numbers of a chunk of a row of packed weights."""
-    if bits not in (4, 8) or inner < 1 or not 1 <= length < _MOST or length * bits % 8:
+    if bits not in (4, 8) or inner < 1 or not 1 <= length < MOST_BYTES or length * bits % 8:
         raise ValueError(f"rows of {inner} numbers of {bits} bits in blocks of {length}")
     chunk = 256 // bits
     if length < inner and length not in (16, 32) and length % chunk:
         raise ValueError(f"blocks of {length} numbers of {bits} bits in rows of {inner}")
     blocks = -(-inner // length)
-    return blocks, _product(blocks, length, bits) // 8, -(-inner // chunk), chunk
+    return blocks, product(blocks, length, bits) // 8, -(-inner // chunk), chunk
 
 
 def _packed_weights(columns: int, blocks: int, row: int, has_zeros: int) -> list[Reach]:
     if has_zeros not in (0, 1):
         raise ValueError(f"weights with {has_zeros} zero points")
-    zeros: list[Reach] = [(0, _product(columns, blocks), _INT8)] * has_zeros
-    scales = (0, _product(columns, blocks, 4), _FLOAT32)
-    return [(0, _product(columns, row), _UINT8), scales, *zeros]
+    zeros: list[Reach] = [(0, product(columns, blocks), INT8)] * has_zeros
+    scales = (0, product(columns, blocks, 4), FLOAT32)
+    return [(0, product(columns, row), UINT8), scales, *zeros]
 
 
 def _order_rows(parameters: Sequence[int]) -> list[Reach]:
-    rows, inner, bits, parts = _take(parameters, 4)
+    rows, inner, bits, parts = take(parameters, 4)
     _, _, chunks, chunk = _packed_chunks(inner, inner + inner % 2, bits)
-    if not 1 <= parts <= _MOST_PARTS:
+    if not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"{parts} parts")
-    made = _product(rows, chunks, chunk, 4)
-    return [(0, _product(rows, inner, 4), _FLOAT32), (0, made, _FLOAT32)]
+    made = product(rows, chunks, chunk, 4)
+    return [(0, product(rows, inner, 4), FLOAT32), (0, made, FLOAT32)]
 
 
 def _packed_matmul(parameters: Sequence[int]) -> list[Reach]:
-    rows, inner, columns, length, bits, has_zeros, has_bias, parts = _take(parameters, 8)
+    rows, inner, columns, length, bits, has_zeros, has_bias, parts = take(parameters, 8)
     blocks, row, chunks, chunk = _packed_chunks(inner, length, bits)
-    if has_bias not in (0, 1) or not 1 <= parts <= _MOST_PARTS:
+    if has_bias not in (0, 1) or not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"{has_bias} biases in {parts} parts")
     weights = _packed_weights(columns, blocks, row, has_zeros)
-    bias: list[Reach] = [(0, _product(columns, 4), _FLOAT32)] * has_bias
-    data = _product(rows, chunks, chunk, 4)
-    made = _product(rows, columns, 4)
-    return [(0, data, _FLOAT32), *weights, *bias, (0, made, _FLOAT32)]
-
-
-def _int8_words(parameters: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
-    """Check the words that kernels for int8 take, and return them and the types of the others."""
-    others, steps = parameters[24:26] if len(parameters) >= 26 else (-1, -1)
-    if not (0 <= others <= _MOST_INT8_OTHERS and 0 <= steps <= _MOST_INT8_STEPS):
-        raise ValueError(f"{steps} steps with {others} operands")
-    words = _take(parameters, 26 + others + 4 * steps)
-    types, rest = words[26 : 26 + others], words[26 + others :]
-    for number, operand in zip(rest[::4], rest[1::4], strict=True):
-        is_binary = number >= _FIRST_BINARY["float_elementwise"]
-        if (
-            not 0 <= number < _STEP_COUNTS["float_elementwise"]
-            or not is_binary <= operand <= others
-        ):
-            raise ValueError(f"step {number} with operand {operand}")
-    kinds = (*types, words[17], words[18])
-    if any(kind not in _INT8_TYPES for kind in kinds) or words[17] == DType.FLOAT32.value:
-        raise ValueError(f"elements of the types {kinds}")
-    if min(words[5:11]) < 1 or min(words[11:13]) < 0 or max(words[11:13]) >= _MOST_INT8_LENGTH:
-        raise ValueError(f"a window with the words {list(words[5:13])}")
-    if words[19] not in (0, 1) or not 1 <= words[23] <= _MOST_PARTS or min(words[14:17]) < 1:
-        raise ValueError(f"a product with the words {list(words[13:24])}")
-    if not -128 <= words[13] <= 255 or max(words[:13]) >= _MOST_INT8_LENGTH:
-        raise ValueError(f"lengths of {list(words[:14])}")
-    _product(*words[3:5], *words[7:9])
-    _product(*words[5:7], *words[9:11])
-    return words, types
-
-
-def _int8_operands(
-    words: Sequence[int], types: Sequence[int], weights: Sequence[Reach], scratch: int
-) -> list[Reach]:
-    """Return what kernels for int8 touch, around ``weights`` and that many bytes of scratch."""
-    columns = _product(words[14], words[16])
-    if words[21] not in (1, columns):
-        raise ValueError(f"{words[21]} scales of {columns} columns")
-    count = _product(words[0], *words[3:5], columns)
-    full = [
-        (0, _product(count, _INT8_TYPES[kind][0]), _INT8_TYPES[kind][1])
-        for kind in (*types, words[18])
-    ]
-    return [
-        (0, _product(*words[:3], *words[14:16]), _INT8_TYPES[words[17]][1]),
-        *weights,
-        (0, _product(words[21], 4), _FLOAT32),
-        (0, _product(columns, 4), _FLOAT32),
-        *full[:-1],
-        (0, scratch, _UINT8),
-        full[-1],
-    ]
-
-
-def _int8_product(parameters: Sequence[int]) -> list[Reach]:
-    words, types = _int8_words(parameters)
-    panels = _product(words[14], -(-words[16] // _INT8_PANEL))
-    row = _product(-(-_product(*words[5:7], words[15]) // 4), 12 if words[19] else 4)
-    if words[22] < 1:
-        raise ValueError(f"blocks of {words[22]} rows")
-    weights = [
-        (0, _product(words[20], 4 * _INT8_PANEL), _UINT8),
-        (0, _product(2 * panels + 1 + words[20], 4), _INT32),
-        (0, _product(panels, 4 * _INT8_PANEL), _INT32),
-    ]
-    scratch = _product(words[23], _product(words[22], row) + _INT8_SLACK)
-    return _int8_operands(words, types, weights, scratch)
-
-
-def _int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
-    words, types = _int8_words(parameters)
-    taps = _product(*words[5:7])
-    if tuple(words[15:17]) != (1, 1) or taps > _MOST_INT8_TAPS or any(words[19:21]):
-        raise ValueError(f"{taps} taps of channels that are apart, with {list(words[14:20])}")
-    chunks = _product(-(-words[14] // _INT8_PANEL), -(-taps // 2))
-    weights = [(0, _product(chunks, 4 * _INT8_PANEL), _UINT8)]
-    return _int8_operands(words, types, weights, words[14])
-
-
-def _int8_squares(parameters: Sequence[int]) -> list[Reach]:
-    words, types = _int8_words(parameters)
-    if tuple(words[5:11]) != (3, 3, 1, 1, 1, 1) or words[14] != 1 or any(words[19:21]):
-        raise ValueError(f"squares of a convolution with {list(words[5:20])}")
-    if words[15] % _INT8_PANEL or words[22] < 1:
-        raise ValueError(f"squares of {words[15]} channels in blocks of {words[22]}")
-    weights = _product(-(-words[16] // _INT8_PANEL), _INT8_PANEL, words[15], 16 * 2)
-    row = 2 * words[15] + 4 * _INT8_PANEL
-    part = 16 * (_product(words[22], row) + 2 * _INT8_SLACK)
-    return _int8_operands(
-        words, types, [(0, weights, _UINT8)], _product(words[23], part) + words[15]
-    )
+    bias: list[Reach] = [(0, product(columns, 4), FLOAT32)] * has_bias
+    data = product(rows, chunks, chunk, 4)
+    made = product(rows, columns, 4)
+    return [(0, data, FLOAT32), *weights, *bias, (0, made, FLOAT32)]
 
 
 def _stored_rows(rows: int, inner: int) -> list[Reach]:
     if inner < 1 or inner % 64:
         raise ValueError(f"rows of {inner} numbers are no whole chunks")
-    blocks = (0, _product(rows, inner // 32, 4), _FLOAT32)
-    return [(0, _product(rows, inner), _INT8), blocks, blocks]
+    blocks = (0, product(rows, inner // 32, 4), FLOAT32)
+    return [(0, product(rows, inner), INT8), blocks, blocks]
 
 
 def _quantize_rows(parameters: Sequence[int]) -> list[Reach]:
-    rows, inner, parts = _take(parameters, 3)
-    if not 1 <= parts <= _MOST_PARTS:
+    rows, inner, parts = take(parameters, 3)
+    if not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"{parts} parts")
-    return [(0, _product(rows, inner, 4), _FLOAT32), *_stored_rows(rows, inner)]
+    return [(0, product(rows, inner, 4), FLOAT32), *_stored_rows(rows, inner)]
 
 
 def _packed_matmul_int8(parameters: Sequence[int]) -> list[Reach]:
-    rows, inner, columns, length, has_zeros, has_bias, parts = _take(parameters, 7)
-    if has_bias not in (0, 1) or not 1 <= parts <= _MOST_PARTS:
+    rows, inner, columns, length, has_zeros, has_bias, parts = take(parameters, 7)
+    if has_bias not in (0, 1) or not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"{has_bias} biases in {parts} parts")
     if length < 32 or length % 32 or inner % length:
         raise ValueError(f"blocks of {length} numbers in rows of {inner}")
     stored = _stored_rows(rows, inner)
     weights = _packed_weights(columns, inner // length, inner // 2, has_zeros)
-    bias: list[Reach] = [(0, _product(columns, 4), _FLOAT32)] * has_bias
-    return [*stored, *weights, *bias, (0, _product(rows, columns, 4), _FLOAT32)]
+    bias: list[Reach] = [(0, product(columns, 4), FLOAT32)] * has_bias
+    return [*stored, *weights, *bias, (0, product(rows, columns, 4), FLOAT32)]
 
 
 def _unpack_weights(parameters: Sequence[int]) -> list[Reach]:
-    inner, columns, length, bits, has_zeros, first, count, parts = _take(parameters, 8)
+    inner, columns, length, bits, has_zeros, first, count, parts = take(parameters, 8)
     blocks, row, chunks, chunk = _packed_chunks(inner, length, bits)
-    if first < 0 or count < 0 or first + count > columns or not 1 <= parts <= _MOST_PARTS:
+    if first < 0 or count < 0 or first + count > columns or not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"rows {first} to {first + count} of {columns} in {parts} parts")
-    made = _product(count, chunks, chunk, 4)
-    return [*_packed_weights(columns, blocks, row, has_zeros), (0, made, _FLOAT32)]
+    made = product(count, chunks, chunk, 4)
+    return [*_packed_weights(columns, blocks, row, has_zeros), (0, made, FLOAT32)]
 
 
 def _thin_matmul(parameters: Sequence[int]) -> list[Reach]:
-    is_standing, parts, *lengths = _take(parameters, 17)[:7]
+    is_standing, parts, *lengths = take(parameters, 17)[:7]
     outer, pairs, rows, inner, columns = lengths
     strides = [4 * stride for stride in parameters[7:16]]
-    if is_standing not in (0, 1) or not 1 <= parts <= _MOST_PARTS or inner < 1:
+    if is_standing not in (0, 1) or not 1 <= parts <= MOST_PARTS or inner < 1:
         raise ValueError(f"a matmul in {parts} parts of rows of {inner}")
-    _product(*lengths, 4)
-    _product(parts, outer, pairs)
-    _product(parts, columns)
+    product(*lengths, 4)
+    product(parts, outer, pairs)
+    product(parts, columns)
     left = _strided((outer, pairs, rows, inner), (*strides[:3], 4), 4)
     pieces = (4, strides[5]) if is_standing else (strides[5], 4)
     right = _strided((outer, pairs, inner, columns), (*strides[3:5], *pieces), 4)
     target = _strided((outer, pairs, rows, columns), (*strides[6:], 4), 4)
-    return [(*reach, _FLOAT32) for reach in (left, right, target)]
+    return [(*reach, FLOAT32) for reach in (left, right, target)]
 
 
 def _pool(parameters: Sequence[int]) -> list[Reach]:
-    kind, element, item, outer, inner, *words = _take(parameters, 23)
+    kind, element, item, outer, inner, *words = take(parameters, 23)
     known, dtypes = _element(element)
     if kind not in (0, 1) or known != item or inner < 1:
         raise ValueError(f"a pool of kind {kind} over {inner} elements of {item} bytes")
     axes = list(_pool_axes(words))
-    source = _product(outer, inner, item, *(length for length, _ in axes))
-    result = _product(outer, inner, item, *(count for _, count in axes))
+    source = product(outer, inner, item, *(length for length, _ in axes))
+    result = product(outer, inner, item, *(count for _, count in axes))
     reads: list[Reach] = [(0, source, dtypes)]
     if kind:
-        reads.append((0, 4 * sum(count for _, count in axes), _FLOAT32))
+        reads.append((0, 4 * sum(count for _, count in axes), FLOAT32))
     return [*reads, (0, result, dtypes)]
 
 
@@ -560,14 +436,14 @@ def _pool_axes(words: Sequence[int]) -> Iterator[tuple[int, int]]:
             raise ValueError(
                 f"a window of {size} elements, stride {stride}, dilation {dilation}, pad {pad}"
             )
-        _product(count, stride)
-        _product(8, size, dilation)
-        _product(pad)
+        product(count, stride)
+        product(8, size, dilation)
+        product(pad)
         yield length, count
 
 
 def _tree_ensemble(parameters: Sequence[int]) -> list[Reach]:
-    rows, features, nodes, trees, leaves, entries, targets, *words, labels = _take(parameters, 14)
+    rows, features, nodes, trees, leaves, entries, targets, *words, labels = take(parameters, 14)
     verdict = words[2]
     known = range(4), range(5), range(5), range(max(0, targets)), range(2), range(2)
     if not all(word in each for word, each in zip(words, known, strict=True)):
@@ -578,25 +454,25 @@ def _tree_ensemble(parameters: Sequence[int]) -> list[Reach]:
         raise ValueError(f"trees of {nodes} nodes, {leaves} leaves and {entries} entries")
     if labels < (0, targets, 2, 2, 0)[verdict] or (verdict == _SECOND and targets != 2):
         raise ValueError(f"{labels} labels for {targets} targets by verdict {verdict}")
-    made: list[Reach] = [(0, _product(rows, 8), _INDEX_TYPES[8])] if verdict else []
+    made: list[Reach] = [(0, product(rows, 8), _INDEX_TYPES[8])] if verdict else []
     return [
-        (0, _product(rows, features, 4), _FLOAT32),
-        (0, _product(nodes, 16), _INT32),
-        (0, _product(trees, 8), _INT32),
-        (0, _product(leaves + 1, 4), _INT32),
-        (0, _product(entries, 4), _INT32),
-        (0, _product(entries, 4), _FLOAT32),
-        (0, _product(targets, 8), _FLOAT64),
-        (0, _product(labels, 8), _INDEX_TYPES[8]),
-        (0, _product(rows, targets, 8), _FLOAT64),
-        (0, _product(rows, targets), _UINT8),
+        (0, product(rows, features, 4), FLOAT32),
+        (0, product(nodes, 16), INT32),
+        (0, product(trees, 8), INT32),
+        (0, product(leaves + 1, 4), INT32),
+        (0, product(entries, 4), INT32),
+        (0, product(entries, 4), FLOAT32),
+        (0, product(targets, 8), _FLOAT64),
+        (0, product(labels, 8), _INDEX_TYPES[8]),
+        (0, product(rows, targets, 8), _FLOAT64),
+        (0, product(rows, targets), UINT8),
         *made,
-        (0, _product(rows, targets, 4), _FLOAT32),
+        (0, product(rows, targets, 4), FLOAT32),
     ]
 
 
 def _recurrent(parameters: Sequence[int]) -> list[Reach]:
-    kind, time, batch, hidden, directions, backwards, *words = _take(parameters, 19)
+    kind, time, batch, hidden, directions, backwards, *words = take(parameters, 19)
     flags, (is_coupled, _, parts, rows) = words[5:9], words[9:]
     _, has_result, has_peepholes, has_lengths = flags
     known = range(len(_RECURRENT_GATES)), (1, 2), range(4)
@@ -606,7 +482,7 @@ def _recurrent(parameters: Sequence[int]) -> list[Reach]:
         raise ValueError(
             f"a layer of kind {kind} in {directions} directions, {backwards} of them back"
         )
-    if any(flag not in (0, 1) for flag in (*flags, is_coupled)) or not 1 <= parts <= _MOST_PARTS:
+    if any(flag not in (0, 1) for flag in (*flags, is_coupled)) or not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"a layer with the flags {flags}, {is_coupled} in {parts} parts")
     if min(time, batch, hidden) < 1 or (has_peepholes and kind):
         raise ValueError(f"a layer of kind {kind} of {[time, batch, hidden]}")
@@ -614,44 +490,44 @@ def _recurrent(parameters: Sequence[int]) -> list[Reach]:
         raise ValueError(f"walks with {rows} of {batch} sequences")
     gates, slots = _RECURRENT_GATES[kind], _RECURRENT_SLOTS[kind]
     padded = -(-hidden // _RECURRENT_BLOCK) * _RECURRENT_BLOCK
-    units = _product(directions, padded, 4)
+    units = product(directions, padded, 4)
     given = [4 * stride for stride in words[:5]]
-    row = _product(units, gates) // 4
-    _product(time, batch, units, gates, slots)
+    row = product(units, gates) // 4
+    product(time, batch, units, gates, slots)
     found: list[Reach] = [
-        (*_strided((time, batch, row), (*given[:2], 4), 4), _FLOAT32),
-        (0, _product(units, hidden, gates), _FLOAT32),
+        (*_strided((time, batch, row), (*given[:2], 4), 4), FLOAT32),
+        (0, product(units, hidden, gates), FLOAT32),
     ]
     if kind == _LATE_GRU:
-        found.append((0, units, _FLOAT32))
+        found.append((0, units, FLOAT32))
     if has_peepholes:
-        found.append((0, 3 * units, _FLOAT32))
+        found.append((0, 3 * units, FLOAT32))
     if has_lengths:
-        found.append((0, _product(batch, 4), _INT32))
-    found.append((0, _product(units, batch, slots), _FLOAT32))
+        found.append((0, product(batch, 4), INT32))
+    found.append((0, product(units, batch, slots), FLOAT32))
     if has_result:
         lengths = (time, directions, batch, hidden)
-        found.append((*_strided(lengths, (*given[2:], 4), 4), _FLOAT32))
+        found.append((*_strided(lengths, (*given[2:], 4), 4), FLOAT32))
     return found
 
 
 def _vote_by_pairs(parameters: Sequence[int]) -> list[Reach]:
-    rows, vectors, classes, has_odds = _take(parameters, 4)
+    rows, vectors, classes, has_odds = take(parameters, 4)
     if not 2 <= classes < _MOST_CLASSES or has_odds not in (0, 1):
         raise ValueError(f"votes of {classes} classes")
     pairs = classes * (classes - 1) // 2
     width = classes if has_odds or classes == 2 else pairs
-    odds: list[Reach] = [(0, 8 * pairs, _FLOAT32)] * has_odds
+    odds: list[Reach] = [(0, 8 * pairs, FLOAT32)] * has_odds
     return [
-        (0, _product(rows, vectors, 4), _FLOAT32),
-        (0, _product(classes - 1, vectors, 4), _FLOAT32),
-        (0, 4 * classes, _INT32),
-        (0, 4 * pairs, _FLOAT32),
+        (0, product(rows, vectors, 4), FLOAT32),
+        (0, product(classes - 1, vectors, 4), FLOAT32),
+        (0, 4 * classes, INT32),
+        (0, 4 * pairs, FLOAT32),
         *odds,
         (0, 8 * classes, _INDEX_TYPES[8]),
         (0, 8 * (pairs + classes * (classes + 2)), _FLOAT64),
-        (0, _product(rows, 8), _INDEX_TYPES[8]),
-        (0, _product(rows, width, 4), _FLOAT32),
+        (0, product(rows, 8), _INDEX_TYPES[8]),
+        (0, product(rows, width, 4), FLOAT32),
     ]
 
 
@@ -665,9 +541,9 @@ _REACHES: Mapping[str, Callable[[Sequence[int]], list[Reach]]] = {
     "float_elementwise": lambda parameters: _elementwise("float_elementwise", parameters),
     "fold_columns": _fold_columns,
     "gather": _gather,
-    "int8_depthwise": _int8_depthwise,
-    "int8_product": _int8_product,
-    "int8_squares": _int8_squares,
+    "int8_depthwise": int8_depthwise,
+    "int8_product": int8_product,
+    "int8_squares": int8_squares,
     "integer_elementwise": lambda parameters: _elementwise("integer_elementwise", parameters),
     "layer_norm": _layer_norm,
     "order_rows": _order_rows,

@@ -1,6 +1,6 @@
 """Weights as the native kernels for int8 read them: chunks of a panel of columns. Pure.
 
-Source of the layouts: native_int8.c.
+Source of the layouts: native/int8/native_int8.c.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from .....runtime.lowering.window import Window
 from ...native.step_runner import double_bits
 from ...onednn.post_ops import parse_post_ops
 from ...plans.elementwise_parameters import FLOAT_STEPS
+from ...plans.int8_words import Int8Words
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 from .int8_packing import (
@@ -35,7 +36,6 @@ __all__ = ["lower_native_convolution", "lower_native_matmul"]
 Array = np.ndarray[Any, Any]
 Pair = tuple[int, int]
 
-_TAPS, _PRODUCT, _SQUARES = "int8_depthwise", "int8_product", "int8_squares"
 _TILE_ROWS = 6
 _BLOCK_BYTES = 1 << 17
 """Of data that are packed for a block of rows: they stay in a core's second cache."""
@@ -73,6 +73,15 @@ class _Product:
         return self.channels * math.prod(self.window)
 
     @property
+    def rows(self) -> int:
+        return self.images * math.prod(self.made)
+
+    @property
+    def work(self) -> int:
+        """How many products there are."""
+        return self.rows * self.groups * self.columns * self.numbers
+
+    @property
     def squares(self) -> int:
         """How many squares of 2 x 2 the result is cut into."""
         return self.images * math.prod(-(-length // 2) for length in self.made)
@@ -85,9 +94,8 @@ class _Product:
         """
         is_plain = self.window == (3, 3) and self.strides == self.dilations == (1, 1)
         is_full = self.groups == 1 and self.channels % PANEL == 0 and self.columns >= PANEL
-        rows = self.images * math.prod(self.made)
         are_many = self.squares >= _LEAST_SQUARES
-        return is_plain and is_full and are_many and self.squares * 16 * 5 <= rows * 9 * 4
+        return is_plain and is_full and are_many and self.squares * 16 * 5 <= self.rows * 9 * 4
 
     @property
     def block_of_squares(self) -> int:
@@ -97,11 +105,6 @@ class _Product:
     def bytes_of_squares(self, count: int) -> int:
         """Return what a part needs for that many squares: their data, and sums of a panel."""
         return 16 * (count * (2 * self.channels + 4 * PANEL) + _SQUARE_SLACK)
-
-    def words(self) -> tuple[int, ...]:
-        pairs = (self.window, self.strides, self.dilations, self.pads)
-        lengths = (self.images, *self.source, *self.made, *(n for pair in pairs for n in pair))
-        return (*lengths, 0, self.groups, self.channels, self.columns)
 
 
 def lower_native_matmul(
@@ -153,6 +156,52 @@ def lower_native_convolution(node: Node, builder: PlanBuilder, groups: int, wind
     _emit(node, builder, product, arranged, laid(source), layout, laid)
 
 
+class _Packed(NamedTuple):
+    """A kernel, the weights that it reads, and the scratch that it writes."""
+
+    kernel: str
+    operands: Sequence[Operand]
+    scratch_bytes: int
+    block_rows: int = 1
+    is_mixed: bool = False
+    chunk_count: int = 0
+
+
+def _packed(
+    product: _Product,
+    parts: int,
+    is_signed: bool,
+    array: Array,
+    arranged: Callable[[], Array],
+    derived: Callable[[str, Callable[[], Array]], Operand],
+    is_derived: Callable[[str, Callable[[], bool]], bool],
+) -> _Packed:
+    """Choose a kernel and pack weights for it; see ``_emit``."""
+    if product.is_depthwise:
+        taps = derived("int8 taps", lambda: packed_depthwise(arranged()[:, 0]))
+        return _Packed("int8_depthwise", [taps], product.groups)
+    if product.suits_squares and is_derived("int8 fits", lambda: fits_squares(array)):
+        squares = derived("int8 squares", lambda: packed_squares(array))
+        block_rows = product.block_of_squares
+        scratch_bytes = parts * product.bytes_of_squares(block_rows) + product.channels
+        return _Packed("int8_squares", [squares], scratch_bytes, block_rows)
+    made = functools.cache(lambda: packed_product(arranged(), is_signed=is_signed))
+    chunks = derived("int8 chunks", lambda: made().weights)
+    places = derived("int8 places", lambda: made().places)
+    starts = derived("int8 starts", lambda: made().starts)
+    is_mixed = is_derived("int8 mixed", lambda: made().is_mixed)
+    row_bytes = -(-product.numbers // CHUNK_BYTES) * CHUNK_BYTES * (3 if is_mixed else 1)
+    block_rows = max(_BLOCK_BYTES // row_bytes // _TILE_ROWS, 1) * _TILE_ROWS
+    return _Packed(
+        "int8_product",
+        [chunks, places, starts],
+        parts * (block_rows * row_bytes + _SLACK),
+        block_rows,
+        is_mixed,
+        chunks.layout.count // (CHUNK_BYTES * PANEL),
+    )
+
+
 def _emit(
     node: Node,
     builder: PlanBuilder,
@@ -170,61 +219,51 @@ def _emit(
     def derived(what: str, compute: Callable[[], Array]) -> Operand:
         return builder.constant_operand(builder.derived(f"{what} {key}", (array,), compute))
 
-    def derived_flag(what: str, compute: Callable[[], bool]) -> bool:
+    def is_derived(what: str, compute: Callable[[], bool]) -> bool:
         return bool(builder.derived(f"{what} {key}", (array,), lambda: np.array(compute())))
 
-    rows = product.images * math.prod(product.made)
-    work = rows * product.groups * product.columns * product.numbers
-    is_worth_it = builder.thread_count > 1 and work >= 2 * _WORK_PER_THREAD
-    parts = builder.thread_count if is_worth_it else 1
-    is_mixed, chunks, block_rows = False, 0, 1
-    if product.is_depthwise:
-        packed, kernel = [derived("int8 taps", lambda: packed_depthwise(arranged()[:, 0]))], _TAPS
-        scratch_bytes = product.groups
-    elif product.suits_squares and derived_flag("int8 fits", lambda: fits_squares(array)):
-        packed, kernel = [derived("int8 squares", lambda: packed_squares(array))], _SQUARES
-        block_rows = product.block_of_squares
-        scratch_bytes = parts * product.bytes_of_squares(block_rows) + product.channels
-    else:
-        is_signed, kernel = source.dtype is DType.INT8, _PRODUCT
-        made = functools.cache(lambda: packed_product(arranged(), is_signed=is_signed))
-        packed = [
-            derived("int8 chunks", lambda: made().weights),
-            derived("int8 places", lambda: made().places),
-            derived("int8 starts", lambda: made().starts),
-        ]
-        is_mixed = derived_flag("int8 mixed", lambda: made().is_mixed)
-        chunks = packed[0].layout.count // (CHUNK_BYTES * PANEL)
-        row_bytes = -(-product.numbers // CHUNK_BYTES) * CHUNK_BYTES * (3 if is_mixed else 1)
-        block_rows = max(_BLOCK_BYTES // row_bytes // _TILE_ROWS, 1) * _TILE_ROWS
-        scratch_bytes = parts * (block_rows * row_bytes + _SLACK)
-    steps, others = parse_post_ops(node.attributes), []
-    words: list[int] = []
-    for step in steps:
+    parts = builder.thread_count if product.work >= 2 * _WORK_PER_THREAD else 1
+    is_signed = source.dtype is DType.INT8
+    packed = _packed(product, parts, is_signed, array, arranged, derived, is_derived)
+    others: list[Operand] = []
+    step_words: list[int] = []
+    for step in parse_post_ops(node.attributes):
         if step.operand is not None:
             others.append(_other(builder, _given(node, step.operand), layout, laid))
         number = FLOAT_STEPS.index("add" if step.name == "sum" else step.name)
         other = 0 if step.operand is None else len(others)
-        words += [number, other, double_bits(step.alpha), double_bits(step.beta)]
+        step_words += [number, other, double_bits(step.alpha), double_bits(step.beta)]
     scales_row = _row(builder, scales, product.groups * product.columns)
     result = builder.result(node.outputs[0], layout)
-    parameters = (
-        *product.words(),
-        source.dtype.value,
-        result.dtype.value,
-        int(is_mixed),
-        chunks,
-        scales_row.layout.count,
-        block_rows,
-        parts,
-        len(others),
-        len(steps),
-        *(other.dtype.value for other in others),
-        *words,
+    words = Int8Words(
+        product.images,
+        *product.source,
+        *product.made,
+        product.window,
+        product.strides,
+        product.dilations,
+        product.pads,
+        pad=0,
+        groups=product.groups,
+        channels=product.channels,
+        columns=product.columns,
+        source_type=source.dtype.value,
+        result_type=result.dtype.value,
+        is_mixed=int(packed.is_mixed),
+        chunk_count=packed.chunk_count,
+        scale_count=scales_row.layout.count,
+        block_rows=packed.block_rows,
+        parts=parts,
+        other_count=len(others),
+        step_count=len(step_words) // 4,
     )
-    scratch = builder.temporary(Layout.plain((scratch_bytes,), DType.UINT8))
-    operands = [source, *packed, scales_row, builder.plain(shifts), *others, scratch, result]
-    builder.native(kernel, operands, parameters)
+    types = [other.dtype.value for other in others]
+    scratch = builder.temporary(Layout.plain((packed.scratch_bytes,), DType.UINT8))
+    builder.native(
+        packed.kernel,
+        [source, *packed.operands, scales_row, builder.plain(shifts), *others, scratch, result],
+        (*words.flat(), *types, *step_words),
+    )
 
 
 def _other(

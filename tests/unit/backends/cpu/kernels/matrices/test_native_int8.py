@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from aioinfer.backends.cpu.native.step_runner import (
     step_runner,
 )
 from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.backends.cpu.plans.int8_words import Int8Words
 from unit.backends.cpu.native_calls import run_native
 
 U8, I8, F32 = 2, 3, 1
@@ -41,6 +44,40 @@ def convolved(x: Array, weights: Array, stride: int, pad: int, groups: int) -> A
     return sums
 
 
+PLAIN = Int8Words(
+    images=1,
+    height=1,
+    width=1,
+    made_height=1,
+    made_width=1,
+    window=(1, 1),
+    strides=(1, 1),
+    dilations=(1, 1),
+    pads=(0, 0),
+    pad=0,
+    groups=1,
+    channels=1,
+    columns=1,
+    source_type=U8,
+    result_type=F32,
+    is_mixed=0,
+    chunk_count=0,
+    scale_count=1,
+    block_rows=1,
+    parts=1,
+    other_count=0,
+    step_count=0,
+)
+
+
+def words_of(x: Array, made: Sequence[int], **words: Any) -> list[int]:
+    """Words for data (H, W, C) and the lengths of the result, with one scale and no steps."""
+    lengths = {"height": x.shape[0], "width": x.shape[1]}
+    lengths |= {"made_height": made[0], "made_width": made[1]}
+    source_type = I8 if x.dtype == np.int8 else U8
+    return list(PLAIN._replace(source_type=source_type, **lengths, **words).flat())
+
+
 def computed(
     x: Array, weights: Array, stride: int = 1, pad: int = 0, groups: int = 1, threads: int = 1
 ) -> Array:
@@ -59,9 +96,20 @@ def computed(
     scratch = np.zeros(groups if is_depthwise else threads * (12 * row_bytes + 32), np.uint8)
     result = np.zeros((*made, count), np.float32)
     arrays = [x, *packed, np.ones(1, np.float32), np.zeros(count, np.float32), scratch, result]
-    words = [1, height, width, *made, high, wide, stride, stride, 1, 1, pad, pad, 0]
-    words += [groups, channels, count // groups, I8 if x.dtype == np.int8 else U8, F32, is_mixed]
-    words += [chunks, 1, 12, threads, 0, 0]
+    words = words_of(
+        x,
+        made,
+        window=(high, wide),
+        strides=(stride, stride),
+        pads=(pad, pad),
+        groups=groups,
+        channels=channels,
+        columns=count // groups,
+        is_mixed=is_mixed,
+        chunk_count=chunks,
+        block_rows=12,
+        parts=threads,
+    )
     run_native("int8_depthwise" if is_depthwise else "int8_product", arrays, words, threads)
     return result.astype(np.int64)
 
@@ -124,8 +172,8 @@ def by_squares(x: Array, weights: Array, pads: tuple[int, int], threads: int = 1
     part = 16 * (6 * (2 * channels + 64) + 64)
     result = np.zeros((height, width, count), np.float32)
     arrays = [x, packed_squares(weights), np.ones(1, np.float32), np.zeros(count, np.float32)]
-    words = [1, height, width, height, width, 3, 3, 1, 1, 1, 1, *pads, 0, 1, channels, count]
-    words += [I8 if x.dtype == np.int8 else U8, F32, 0, 0, 1, 6, threads, 0, 0]
+    sizes = {"window": (3, 3), "channels": channels, "columns": count}
+    words = words_of(x, (height, width), pads=pads, block_rows=6, parts=threads, **sizes)
     scratch = np.full(threads * part + channels, 77, np.uint8)
     run_native("int8_squares", [*arrays, scratch, result], words, threads)
     return result.astype(np.int64)
@@ -220,9 +268,12 @@ def rows_of(places: list[int], result: Array) -> Array:
         np.zeros(12 * 4 + 32, np.uint8),
         result,
     ]
-    words = [1, 1, rows, 1, rows, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 4, 1, U8, F32, 0]
     held.append(arrays)
-    return table_of(arrays, [*words, len(places) - 3, 1, 12, 1, 0, 0])
+    source = arrays[0].reshape(1, rows, 4)
+    chunks = len(places) - 3
+    return table_of(
+        arrays, words_of(source, (1, rows), channels=4, chunk_count=chunks, block_rows=12)
+    )
 
 
 held: list[list[Array]] = []
@@ -260,7 +311,8 @@ def test_squares_stop_between_their_blocks() -> None:
         np.zeros(16 * (6 * (2 * 16 + 64) + 64) + 16, np.uint8),
         result,
     ]
-    words = [1, 2, 24, 2, 24, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 16, 16, U8, F32, 0, 0, 1, 6, 1, 0, 0]
+    sizes = {"window": (3, 3), "pads": (1, 1), "channels": 16, "columns": 16}
+    words = words_of(arrays[0], (2, 24), block_rows=6, **sizes)
     table = table_of(arrays, words, "int8_squares")
     assert step_runner(open_engine()).run(table, (), 1, word) == (STATUS_STOPPED, 0)
     assert np.count_nonzero(result) == 2 * 12 * 16

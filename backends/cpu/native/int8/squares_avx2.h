@@ -1,5 +1,4 @@
 /* Squares of native_int8.c by AVX2: 16 channels of the data, or 16 columns of the result, at once. */
-#include <immintrin.h>
 
 /* Turn four rows of four into the sums and differences that are multiplied with weights. */
 INLINE void spread_square_avx2(const struct product *p, const char *const *from, int64_t channel,

@@ -2,6 +2,7 @@
 #ifndef AIOINFER_CPU_INT8_PRODUCT_H
 #define AIOINFER_CPU_INT8_PRODUCT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define TILE_ROWS 6
@@ -23,18 +24,21 @@ struct result_step {
 };
 
 struct product {
+    /* The words that kernels are given, in this order, which is that of Int8Words in int8_words.py. */
     int64_t images, height, width, made_height, made_width;
     int64_t window[2], strides[2], dilations[2], pads[2];
-    int64_t pad; /* the stored number that stands for 0 */
+    int64_t pad;                       /* the stored number that stands for 0 */
     int64_t groups, channels, columns; /* the last two of one group */
-    int64_t is_mixed, chunk_count, scale_count, block_rows, parts;
-    int64_t source_type, result_type, other_count, step_count;
+    int64_t source_type, result_type;
+    int64_t is_mixed; /* rows of data hold their numbers in both sizes */
+    int64_t chunk_count, scale_count, block_rows, parts, other_count, step_count;
+    /* What follows from them. */
     int64_t rows, row_chunks, row_bytes, row_numbers, panels; /* panels of one group */
-    int64_t flip;                                  /* what turns numbers into those of 0 to 255 */
-    int64_t squares[2];                            /* of the result of one image */
-    int64_t is_simple;                             /* all steps are linear, bounds, roundings or sums */
-    int64_t is_pointwise;                          /* a row of data is a place of the source */
-    int64_t is_direct;                             /* rows of data lie as tiles read them */
+    int64_t flip;         /* what turns numbers into those of 0 to 255 */
+    int64_t squares[2];   /* of the result of one image */
+    int64_t is_simple;    /* all steps are linear, bounds, roundings or sums */
+    int64_t is_pointwise; /* a row of data is a place of the source */
+    int64_t is_direct;    /* rows of data lie as tiles read them */
     const char *source, *source_end, *weights, *others[MAX_OTHERS];
     const int32_t *places, *starts;
     const float *scales, *shifts;
@@ -42,6 +46,8 @@ struct product {
     int64_t other_types[MAX_OTHERS];
     struct result_step steps[MAX_STEPS];
 };
+
+#define PRODUCT_WORDS (offsetof(struct product, rows) / sizeof(int64_t))
 
 /* Up to TILE_ROWS rows of data, `step` bytes apart, and the weights of a panel: narrow chunks, and wide
  * ones behind them. Without places all are wide, an even number of them in the order of the row. */

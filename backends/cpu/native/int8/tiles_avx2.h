@@ -3,7 +3,6 @@
  * The multiply-adds are written as instructions: left to themselves, compilers move the products
  * of a chunk together and have no registers for them.
  */
-#include <immintrin.h>
 
 static const _Alignas(32) int16_t ones[PANEL] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 

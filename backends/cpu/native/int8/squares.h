@@ -1,4 +1,4 @@
-/* Convolutions of 3 x 3 by Winograd's F(2 x 2, 3 x 3), for each set of instructions as int8_loops.h.
+/* Convolutions of 3 x 3 by Winograd's F(2 x 2, 3 x 3), for each set of instructions as loops.h.
  *
  * The result is cut into squares of 2 x 2, each of which reads 4 x 4 places of the source. Sums and
  * differences of these are multiplied with sums and differences of the weights, which are doubled along
