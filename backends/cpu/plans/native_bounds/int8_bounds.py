@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ....runtime.graph import DType
-from .elementwise_parameters import FLOAT_STEPS
-from .int8_words import WORD_COUNT, Int8Words
-from .reach import FLOAT32, INT8, INT32, MOST_PARTS, UINT8, Reach, product, take
+from .....runtime.graph import DType
+from ..elementwise_parameters import FLOAT_STEPS
+from ..int8_words import WORD_COUNT, Int8Words
+from .reach import FLOAT32, INT8, INT32, MOST_PARTS, UINT8, Reach, Rule, product, take
 
-__all__ = ["int8_depthwise", "int8_product", "int8_squares"]
+__all__ = ["INT8_RULES"]
 
 _TYPES: Mapping[int, tuple[int, Collection[DType]]] = {
     DType.FLOAT32.value: (4, FLOAT32),
@@ -23,7 +23,7 @@ _PANEL, _SLACK, _MOST_TAPS = 16, 32, 64
 _MOST_OTHERS, _MOST_STEPS, _MOST_LENGTH = 8, 32, 1 << 31
 
 
-def int8_product(parameters: Sequence[int]) -> list[Reach]:
+def _int8_product(parameters: Sequence[int]) -> list[Reach]:
     """Return the reach of each operand of a matmul of windows; ValueError for what is none."""
     words, types = _checked(parameters)
     panels = product(words.groups, -(-words.columns // _PANEL))
@@ -40,7 +40,7 @@ def int8_product(parameters: Sequence[int]) -> list[Reach]:
     return _operands(words, types, weights, scratch)
 
 
-def int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
+def _int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
     """Return the same where each channel is a group of its own."""
     words, types = _checked(parameters)
     taps = product(*words.window)
@@ -52,7 +52,7 @@ def int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
     return _operands(words, types, weights, words.groups)
 
 
-def int8_squares(parameters: Sequence[int]) -> list[Reach]:
+def _int8_squares(parameters: Sequence[int]) -> list[Reach]:
     """Return the same for 3 x 3 by squares."""
     words, types = _checked(parameters)
     is_plain = (words.window, words.strides, words.dilations) == ((3, 3), (1, 1), (1, 1))
@@ -121,3 +121,10 @@ def _operands(
         (0, scratch, UINT8),
         (0, product(count, item), kinds),
     ]
+
+
+INT8_RULES: Mapping[str, Rule] = {
+    "int8_depthwise": _int8_depthwise,
+    "int8_product": _int8_product,
+    "int8_squares": _int8_squares,
+}

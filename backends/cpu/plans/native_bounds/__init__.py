@@ -1,0 +1,1 @@
+"""What each native kernel touches of its operands, by its parameters: a rule a kernel."""

@@ -1,0 +1,93 @@
+"""Weights of 4 and 8 bits, read as they are packed (native_packed.c, native_packed_int8.c)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .reach import FLOAT32, INT8, MOST_BYTES, MOST_PARTS, UINT8, Reach, Rule, product, take
+
+__all__ = ["PACKED_RULES"]
+
+
+def _packed_chunks(inner: int, length: int, bits: int) -> tuple[int, int, int, int]:
+    """Return blocks, bytes, chunks and the numbers of a chunk of a row of packed weights."""
+    if bits not in (4, 8) or inner < 1 or not 1 <= length < MOST_BYTES or length * bits % 8:
+        raise ValueError(f"rows of {inner} numbers of {bits} bits in blocks of {length}")
+    chunk = 256 // bits
+    if length < inner and length not in (16, 32) and length % chunk:
+        raise ValueError(f"blocks of {length} numbers of {bits} bits in rows of {inner}")
+    blocks = -(-inner // length)
+    return blocks, product(blocks, length, bits) // 8, -(-inner // chunk), chunk
+
+
+def _packed_weights(columns: int, blocks: int, row: int, has_zeros: int) -> list[Reach]:
+    if has_zeros not in (0, 1):
+        raise ValueError(f"weights with {has_zeros} zero points")
+    zeros: list[Reach] = [(0, product(columns, blocks), INT8)] * has_zeros
+    scales = (0, product(columns, blocks, 4), FLOAT32)
+    return [(0, product(columns, row), UINT8), scales, *zeros]
+
+
+def _order_rows(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, bits, parts = take(parameters, 4)
+    _, _, chunks, chunk = _packed_chunks(inner, inner + inner % 2, bits)
+    if not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"{parts} parts")
+    made = product(rows, chunks, chunk, 4)
+    return [(0, product(rows, inner, 4), FLOAT32), (0, made, FLOAT32)]
+
+
+def _packed_matmul(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, columns, length, bits, has_zeros, has_bias, parts = take(parameters, 8)
+    blocks, row, chunks, chunk = _packed_chunks(inner, length, bits)
+    if has_bias not in (0, 1) or not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"{has_bias} biases in {parts} parts")
+    weights = _packed_weights(columns, blocks, row, has_zeros)
+    bias: list[Reach] = [(0, product(columns, 4), FLOAT32)] * has_bias
+    data = product(rows, chunks, chunk, 4)
+    made = product(rows, columns, 4)
+    return [(0, data, FLOAT32), *weights, *bias, (0, made, FLOAT32)]
+
+
+def _stored_rows(rows: int, inner: int) -> list[Reach]:
+    if inner < 1 or inner % 64:
+        raise ValueError(f"rows of {inner} numbers are no whole chunks")
+    blocks = (0, product(rows, inner // 32, 4), FLOAT32)
+    return [(0, product(rows, inner), INT8), blocks, blocks]
+
+
+def _quantize_rows(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, parts = take(parameters, 3)
+    if not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"{parts} parts")
+    return [(0, product(rows, inner, 4), FLOAT32), *_stored_rows(rows, inner)]
+
+
+def _packed_matmul_int8(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, columns, length, has_zeros, has_bias, parts = take(parameters, 7)
+    if has_bias not in (0, 1) or not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"{has_bias} biases in {parts} parts")
+    if length < 32 or length % 32 or inner % length:
+        raise ValueError(f"blocks of {length} numbers in rows of {inner}")
+    stored = _stored_rows(rows, inner)
+    weights = _packed_weights(columns, inner // length, inner // 2, has_zeros)
+    bias: list[Reach] = [(0, product(columns, 4), FLOAT32)] * has_bias
+    return [*stored, *weights, *bias, (0, product(rows, columns, 4), FLOAT32)]
+
+
+def _unpack_weights(parameters: Sequence[int]) -> list[Reach]:
+    inner, columns, length, bits, has_zeros, first, count, parts = take(parameters, 8)
+    blocks, row, chunks, chunk = _packed_chunks(inner, length, bits)
+    if first < 0 or count < 0 or first + count > columns or not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"rows {first} to {first + count} of {columns} in {parts} parts")
+    made = product(count, chunks, chunk, 4)
+    return [*_packed_weights(columns, blocks, row, has_zeros), (0, made, FLOAT32)]
+
+
+PACKED_RULES: Mapping[str, Rule] = {
+    "order_rows": _order_rows,
+    "packed_matmul": _packed_matmul,
+    "packed_matmul_int8": _packed_matmul_int8,
+    "quantize_rows": _quantize_rows,
+    "unpack_weights": _unpack_weights,
+}
