@@ -1,7 +1,8 @@
-/* Quantisation whose scale the data give: one look for the range, and one to store.
+/* What is stored in 8 bits.
  *
- * The numbers are those of ONNX's DynamicQuantizeLinear in float32: the range holds 0, data without
- * a range have the scale 1, and what is no number is stored as 0.
+ * A quantisation whose scale the data give is one look for the range, and one to store. The numbers
+ * are those of ONNX's DynamicQuantizeLinear in float32: the range holds 0, data without a range have
+ * the scale 1, and what is no number is stored as 0.
  */
 #include <math.h>
 
@@ -72,7 +73,27 @@ static int dynamic_quantize(char *const *data, const int64_t *parameters, const 
     return STATUS_OK;
 }
 
+/* data: bytes, a table of 256, what it holds for each of them. parameters: how many bytes. */
+static int look_up(char *const *data, const int64_t *parameters, const char *stop)
+{
+    const uint8_t *bytes = (const uint8_t *)data[0], *table = (const uint8_t *)data[1];
+    uint8_t *target = (uint8_t *)data[2];
+    const int64_t count = parameters[0], blocks = (count + BLOCK - 1) / BLOCK;
+
+#pragma omp parallel for schedule(static) if (count >= PARALLEL_ELEMENTS)
+    for (int64_t block = 0; block < blocks; block++) {
+        const int64_t first = block * BLOCK, rest = count - first;
+        const int64_t last = first + (rest < BLOCK ? rest : BLOCK);
+        if (is_stopped(stop))
+            continue;
+        for (int64_t index = first; index < last; index++)
+            target[index] = table[bytes[index]];
+    }
+    return STATUS_OK;
+}
+
 const struct named_kernel quantization_kernels[] = {
     {"dynamic_quantize", dynamic_quantize},
+    {"look_up", look_up},
     {NULL, NULL},
 };

@@ -24,6 +24,7 @@ from .epilogue_fusion import EpilogueFusion
 from .int8_dynamic_fusion import Int8DynamicFusion
 from .int8_fusion import Int8Fusion
 from .int8_movement import Int8Movement
+from .int8_tables import Int8Tables
 from .packed_fusion import PackedFusion
 from .quantization_facts import suits_native_kernels
 from .rounding_fusion import RoundingFusion
@@ -65,7 +66,7 @@ def plan_passes(
     cache = ConstantCache() if cache is None else cache
     fusion = Int8Fusion(cache, suits_native_kernels) if has_native_int8 else Int8Fusion(cache)
     passes: tuple[Pass, ...] = (
-        *((fusion, Int8DynamicFusion(cache), Int8Movement()) if has_int8 else ()),
+        *((fusion, Int8DynamicFusion(cache), Int8Movement(), Int8Tables()) if has_int8 else ()),
         RoundingFusion(),
         DistanceFusion(),
         LayerNormalizationFusion(cache, domain=CPU_DOMAIN),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .....runtime.graph import DType, Node, TensorType, Value
-from ...onednn.post_ops import PostOp
+from ...onednn.post_ops import CPU_DOMAIN, PostOp
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 from ..registry import FLOATS, kernel
-from .fused_elementwise import lower_elementwise
+from .fused_elementwise import lower_elementwise, result_layout
 
-__all__ = ["lower_dequantize", "lower_quantize"]
+__all__ = ["lower_dequantize", "lower_quantize", "lower_table"]
 
 _RANGES = {
     DType.INT8: (-128, 127),
@@ -76,6 +76,23 @@ def lower_dynamic_quantize(node: Node, builder: PlanBuilder) -> None:
     for shape, dtype in list(zip(shapes, _DYNAMIC, strict=True))[len(made) :]:
         made.append(builder.temporary(Layout.plain(shape, dtype)))
     builder.native("dynamic_quantize", (operand, *made), (operand.layout.count,))
+
+
+@kernel("Int8Table", domain=CPU_DOMAIN, dtypes={DType.INT8, DType.UINT8})
+def lower_table(node: Node, builder: PlanBuilder) -> None:
+    """Lower what the pass "int8 tables" makes: bytes, each of which says where its result is."""
+    source, table = node.inputs
+    assert source is not None
+    assert table is not None
+    (result,) = node.outputs
+    builder.expect_shape(result, builder.shape(source))
+    layout, given = result_layout(builder, [source], result), builder.operand(source)
+    if layout.strides is None or layout.strides != given.layout.strides:
+        given = builder.plain(source)
+        layout = Layout.plain(given.shape, layout.dtype)
+    made = builder.result(result, layout)
+    if made.layout.count:
+        builder.native("look_up", (given, builder.plain(table), made), (made.layout.count,))
 
 
 def _along(node: Node, builder: PlanBuilder, value: Value) -> Operand:

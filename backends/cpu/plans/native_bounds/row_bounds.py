@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from .reach import (
     FLOAT32,
     INDEX_TYPES,
+    INT8,
     UINT8,
     Reach,
     Rule,
@@ -21,6 +22,7 @@ from .reach import (
 __all__ = ["ROW_RULES"]
 
 _REDUCTION_COUNT = 10
+_BYTES = UINT8 | INT8
 
 
 def _reduce(parameters: Sequence[int]) -> list[Reach]:
@@ -107,11 +109,17 @@ def _dynamic_quantize(parameters: Sequence[int]) -> list[Reach]:
     ]
 
 
+def _look_up(parameters: Sequence[int]) -> list[Reach]:
+    (count,) = take(parameters, 1)
+    return [(0, product(count), _BYTES), (0, 256, _BYTES), (0, count, _BYTES)]
+
+
 ROW_RULES: Mapping[str, Rule] = {
     "attention_probabilities": _attention_probabilities,
     "dynamic_quantize": _dynamic_quantize,
     "find_extremes": _find_extremes,
     "layer_norm": _layer_norm,
+    "look_up": _look_up,
     "reduce": _reduce,
     "rms_norm": _rms_norm,
     "select_top": _select_top,

@@ -19,7 +19,7 @@ KINDS: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[int, ...]]] = {
     "perceptron": (perceptron, (5, 33)),
     "bert layer": (bert_layer, (1, 12, 32)),
 }
-FLOAT32 = {"CPU_DISABLED_PASSES": "int8 fusion,dynamic int8 fusion,int8 movement"}
+FLOAT32 = {"CPU_DISABLED_PASSES": "int8 fusion,dynamic int8 fusion,int8 movement,int8 tables"}
 HALVES = np.array([-300, -2.5, -1.5, -0.5, -0.0, 0.5, 1.5, 2.5, 126.5, 254.5, 300], np.float32)
 
 

@@ -138,6 +138,18 @@ def test_a_quantisation_stops_between_its_blocks() -> None:
     assert np.count_nonzero(stored) == 8192
 
 
+def test_looking_up_stops_between_blocks() -> None:
+    word = bytearray(3 * 8192)
+    found = np.frombuffer(word, np.uint8)
+    operands = [np.zeros(found.size, np.uint8), np.ones(256, np.uint8), found]
+    payload = [len(operands), *(part for item in operands for part in (0, item.ctypes.data))]
+    by = step_runner(open_engine())
+    words = [by.kind("look_up"), 3 + len(payload), *payload, found.size]
+    table = np.array([0, 0, 0, *words, KIND_END, 2], np.int64)
+    assert by.run(table, (), 1, word) == (STATUS_STOPPED, 0)
+    assert np.count_nonzero(found) == 8192
+
+
 BYTES = DType.UINT8.value
 INT8: dict[str, tuple[list[int], list[np.ndarray], int, int]] = {
     "int8_product": (

@@ -19,6 +19,7 @@ NAMES = (
     "int8 fusion",
     "dynamic int8 fusion",
     "int8 movement",
+    "int8 tables",
     "rounding fusion",
     "distance fusion",
     "layer normalization fusion",
