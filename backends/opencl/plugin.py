@@ -27,7 +27,7 @@ from .pyopencl_driver import PyOpenClDriver
 
 __all__ = ["OpenClPlugin"]
 
-_KERNELS = KernelRegistry("OPENCL", __package__, (), FLOATS, base=KERNELS)
+_KERNELS = KernelRegistry("OPENCL", __package__, {}, FLOATS, base=KERNELS)
 
 
 class OpenClPlugin(AcceleratorPlugin):

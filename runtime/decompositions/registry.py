@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 from ..graph import Node, Value
+from ..graph.operator_families import OperatorFamilies
 from .composition import Composition, CompositionError, Infer
 
 __all__ = ["CONTRIB", "Decomposition", "compose", "decomposition", "find_decomposition"]
@@ -14,11 +13,39 @@ __all__ = ["CONTRIB", "Decomposition", "compose", "decomposition", "find_decompo
 CONTRIB = "com.microsoft"
 """The domain of onnxruntime's own operators."""
 
-FAMILIES = (
-    *("attention", "features", "fused", "linear"),
-    *("packed_weights", "quantized", "quantized_layers"),
-)
-"""The modules of this package that register decompositions; loaded when one is asked for."""
+FAMILIES = {
+    "attention": (
+        "com.microsoft::Attention com.microsoft::GroupQueryAttention "
+        "com.microsoft::MultiHeadAttention com.microsoft::RotaryEmbedding"
+    ),
+    "features": "ai.onnx.ml::ArrayFeatureExtractor",
+    "fused": (
+        "SimplifiedLayerNormalization com.microsoft::BiasGelu "
+        "com.microsoft::EmbedLayerNormalization com.microsoft::FastGelu com.microsoft::FusedConv "
+        "com.microsoft::FusedGemm com.microsoft::FusedMatMul com.microsoft::Gelu "
+        "com.microsoft::QuickGelu com.microsoft::SkipLayerNormalization "
+        "com.microsoft::SkipSimplifiedLayerNormalization com.microsoft.nchwc::AveragePool "
+        "com.microsoft.nchwc::Conv com.microsoft.nchwc::GlobalAveragePool "
+        "com.microsoft.nchwc::GlobalMaxPool com.microsoft.nchwc::MaxPool "
+        "com.microsoft.nchwc::ReorderInput com.microsoft.nchwc::ReorderOutput "
+        "com.microsoft.nchwc::Upsample"
+    ),
+    "linear": (
+        "ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer "
+        "ai.onnx.ml::Scaler"
+    ),
+    "packed_weights": "com.microsoft::MatMulNBits",
+    "quantized": (
+        "com.microsoft::DynamicQuantizeMatMul com.microsoft::MatMulIntegerToFloat "
+        "com.microsoft::QGemm com.microsoft::QLinearAdd com.microsoft::QLinearAveragePool "
+        "com.microsoft::QLinearConcat com.microsoft::QLinearGlobalAveragePool "
+        "com.microsoft::QLinearLeakyRelu com.microsoft::QLinearMul "
+        "com.microsoft::QLinearReduceMean com.microsoft::QLinearSigmoid "
+        "com.microsoft::QLinearSoftmax com.microsoft::QLinearWhere"
+    ),
+    "quantized_layers": "com.microsoft::DynamicQuantizeLSTM com.microsoft::QAttention",
+}
+"""The operators that each module of this package registers decompositions for."""
 
 _WITHOUT_DOMAIN = frozenset({"SimplifiedLayerNormalization"})
 """Operators of onnxruntime that its optimizer writes as if they were ONNX's."""
@@ -29,6 +56,7 @@ Decomposition = Callable[[Composition], Sequence[Value | None]]
 Raises CompositionError for what cannot be written with ONNX's operators.
 """
 
+_families = OperatorFamilies(__package__, FAMILIES)
 _decompositions: dict[tuple[str, str], Decomposition] = {}
 
 
@@ -51,14 +79,13 @@ def find_decomposition(node: Node) -> Decomposition | None:
     """Find the decomposition of a node's operator; None if there is none."""
     if not node.domain and node.op_type not in _WITHOUT_DOMAIN:
         return None
-    return decompositions().get((node.domain, node.op_type))
+    _families.load(node.domain, node.op_type)
+    return _decompositions.get((node.domain, node.op_type))
 
 
-@functools.cache
 def decompositions() -> dict[tuple[str, str], Decomposition]:
     """Return all of them by domain and operator; read only."""
-    for family in FAMILIES:
-        import_module(f".{family}", __package__)
+    _families.load_all()
     return _decompositions
 
 

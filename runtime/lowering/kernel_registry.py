@@ -6,9 +6,7 @@ What it cannot do it says in ``refuses``, from what is known before shapes are.
 
 from __future__ import annotations
 
-import functools
-import importlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Generic, TypeVar
@@ -16,6 +14,7 @@ from typing import Generic, TypeVar
 from ...errors import AioInferError, UnsupportedOpError
 from ..graph import DType, Graph, Node, TensorType, Value, is_static
 from ..graph.node_failure import node_failure
+from ..graph.operator_families import OperatorFamilies
 from ..passes.decomposing import find_decline
 from ..plans.capacity import COUNTED_IN_32_BITS, find_uncountable
 from ..plans.shape_tensors import ShapeTensors
@@ -48,20 +47,20 @@ class Kernel(Generic[Builder]):
 class KernelRegistry(Generic[Builder]):
     """The kernels of one device by operator. Thread-safe once it is asked; nothing blocks.
 
-    ``families`` are the modules of ``package`` that register kernels, imported by the first
-    question. ``dtypes`` are what kernels that name none take. The kernels of ``base`` are this
-    device's, too, where it has none of its own.
+    ``families`` are the operators that each module of ``package`` registers kernels for; a module
+    is imported by the first question about one of its own. ``dtypes`` are what kernels that name
+    none take. The kernels of ``base`` are this device's, too, where it has none of its own.
     """
 
     def __init__(
         self,
         device: str,
         package: str,
-        families: Sequence[str],
+        families: Mapping[str, str],
         dtypes: Collection[DType],
         base: KernelRegistry[Builder] | None = None,
     ) -> None:
-        self._device, self._package, self._families = device, package, tuple(families)
+        self._device, self._families = device, OperatorFamilies(package, families)
         self._dtypes, self._base = dtypes, base
         self._registered: dict[tuple[str, str], Kernel[Builder]] = {}
         self._known = ShapeTensors(self._constant_inputs, self.find_refusal)
@@ -92,9 +91,16 @@ class KernelRegistry(Generic[Builder]):
     def find_kernel(self, node: Node) -> Kernel[Builder] | None:
         """Return the kernel of a node's operator, or what calls a user's; None if there is none."""
         if node.user_kernel is not None:
-            return self.kernels.get(USER_KERNEL)
+            return self._kernel_of(*USER_KERNEL)
         domain = "" if node.domain in _STANDARD_DOMAINS else node.domain
-        return self.kernels.get((domain, node.op_type))
+        return self._kernel_of(domain, node.op_type)
+
+    def _kernel_of(self, domain: str, op_type: str) -> Kernel[Builder] | None:
+        self._families.load(domain, op_type)
+        found = self._registered.get((domain, op_type))
+        if found is None and self._base is not None:
+            return self._base._kernel_of(domain, op_type)
+        return found
 
     def find_unsupported(self, node: Node) -> str | None:
         """Return why the device cannot run a node, or None if it can; needs no shapes."""
@@ -192,14 +198,10 @@ class KernelRegistry(Generic[Builder]):
         except Exception as error:
             raise node_failure(error, node, builder.device) from error
 
-    @functools.cached_property
+    @property
     def kernels(self) -> Mapping[tuple[str, str], Kernel[Builder]]:
-        """All kernels, by domain and operator.
-
-        Two threads that come first both wait until the last family is there.
-        """
-        for family in self._families:
-            importlib.import_module(f".{family}", self._package)
+        """All kernels, by domain and operator; for listings."""
+        self._families.load_all()
         inherited = {} if self._base is None else self._base.kernels
         return {**inherited, **self._registered}
 

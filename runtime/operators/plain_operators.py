@@ -21,43 +21,62 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..graph import Node
+from ..graph.operator_families import OperatorFamilies
 
 __all__ = ["Array", "PlainFunction", "Prepared", "find_plain", "plain"]
 
-FAMILIES = (
-    "images.box_suppression",
-    "images.region_alignment",
-    "images.resize",
-    "indices.index_operators",
-    "indices.scattering",
-    "ml.linear_models",
-    "ml.ml_features",
-    "ml.support_vectors",
-    "ml.tree_ensembles",
-    "own.own_elementwise",
-    "own.own_grams",
-    "own.own_losses",
-    "own.own_maps",
-    "own.own_operators",
-    "own.own_quantization",
-    "own.own_reductions",
-    "own.own_sampling",
-    "own.own_spectra",
-    "own.own_windows",
-    "plain.plain_elementwise",
-    "plain.plain_movement",
-    "plain.plain_normalization",
-    "plain.plain_reductions",
-    "plain.plain_scans",
-    "recurrent.recurrent",
-)
-"""The modules of this package that register functions; loaded when the first one is asked for."""
+FAMILIES = {
+    "images.box_suppression": "NonMaxSuppression",
+    "images.region_alignment": "RoiAlign",
+    "images.resize": "Resize",
+    "indices.index_operators": "OneHot ReverseSequence",
+    "indices.scattering": "GatherND ScatterElements ScatterND TensorScatter",
+    "ml.linear_models": "ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor",
+    "ml.ml_features": (
+        "ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::CategoryMapper "
+        "ai.onnx.ml::FeatureVectorizer ai.onnx.ml::Imputer ai.onnx.ml::LabelEncoder "
+        "ai.onnx.ml::Normalizer ai.onnx.ml::OneHotEncoder ai.onnx.ml::Scaler"
+    ),
+    "ml.support_vectors": "ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor",
+    "ml.tree_ensembles": (
+        "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
+        "ai.onnx.ml::TreeEnsembleRegressor"
+    ),
+    "own.own_elementwise": "Erf LogSoftmax PRelu Pow Softplus Softsign Sqrt",
+    "own.own_grams": "TfIdfVectorizer",
+    "own.own_losses": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
+    "own.own_maps": "ai.onnx.ml::CastMap ai.onnx.ml::DictVectorizer ai.onnx.ml::ZipMap",
+    "own.own_operators": (
+        "Constant Expand Gather GatherElements GlobalLpPool GroupNormalization MaxRoiPool "
+        "Multinomial Optional OptionalGetElement TopK"
+    ),
+    "own.own_quantization": (
+        "DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul QuantizeLinear"
+    ),
+    "own.own_reductions": "LpNormalization ReduceLogSum ReduceLogSumExp",
+    "own.own_sampling": "GridSample",
+    "own.own_spectra": "STFT",
+    "own.own_windows": "BlackmanWindow HammingWindow HannWindow",
+    "plain.plain_elementwise": (
+        "Abs Acos Acosh Add And Asin Asinh Atan Atanh Cast Ceil Cos Cosh Div Equal Exp Floor "
+        "Greater GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Log Max Mean Min Mul Neg Not "
+        "Or Reciprocal Sign Sin Sinh Sub Tan Tanh Where"
+    ),
+    "plain.plain_movement": (
+        "Compress Concat ConstantOfShape Flatten NonZero Pad Range Reshape Shape Size Slice Split "
+        "Squeeze Tile Transpose Trilu Unsqueeze"
+    ),
+    "plain.plain_normalization": "LayerNormalization",
+    "plain.plain_reductions": "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
+    "plain.plain_scans": "CumProd CumSum",
+    "recurrent.recurrent": "GRU LSTM RNN",
+}
+"""The operators that each module of this package registers functions for."""
 
 Array = np.ndarray[Any, Any]
 
@@ -83,6 +102,7 @@ class _Entry(NamedTuple):
     takes_output_count: bool
 
 
+_families = OperatorFamilies(__package__, FAMILIES)
 _entries: dict[tuple[str, str], _Entry] = {}
 
 
@@ -127,7 +147,7 @@ def find_plain(node: Node, opsets: Mapping[str, int]) -> PlainFunction | Prepare
 
     A domain that ``opsets`` lacks is taken to be of its newest version.
     """
-    _load()
+    _families.load(node.domain, node.op_type)
     entry = _entries.get((node.domain, node.op_type))
     if entry is None:
         return None
@@ -158,9 +178,3 @@ def _attribute_names(
     }
     required = [name for name, default in keywords.items() if default is inspect.Parameter.empty]
     return frozenset(required), frozenset(keywords)
-
-
-@functools.cache
-def _load() -> None:
-    for family in FAMILIES:
-        import_module(f".{family}", __package__)

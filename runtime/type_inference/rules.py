@@ -13,57 +13,84 @@ reason, and onnx is not asked. Rules are those of the newest opset. They are pur
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 from ...errors import AioInferError, ModelError
 from ..graph import Node, TensorType
+from ..graph.operator_families import OperatorFamilies
 from .content.shape_content import ShapeContent
 from .contradiction import ContradictionError, contradiction_of
 from .one_type import require_one_type
 
 __all__ = ["STANDARD_DOMAINS", "TypeRule", "find_rule", "type_rule"]
 
-FAMILIES = (
-    "attention_types",
-    "convolution_types",
-    "decomposed_types",
-    "elementwise_types",
-    "indexing_types",
-    "movement_types",
-    "normalization_types",
-    "matmul_types",
-    "ml_types",
-    "quantization_types",
-    "random_types",
-    "recurrent_types",
-    "reduction_types",
-    "sampling_types",
-    "shape_types",
-    "spectral_types",
-    "tree_types",
-)
-"""The modules of ``families`` that register rules; loaded when the first one is asked for."""
+FAMILIES = {
+    "attention_types": "Attention",
+    "convolution_types": (
+        "AveragePool Conv ConvInteger ConvTranspose DeformConv GlobalAveragePool GlobalLpPool "
+        "GlobalMaxPool LpPool MaxPool MaxUnpool QLinearConv"
+    ),
+    "decomposed_types": (
+        "SimplifiedLayerNormalization ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor "
+        "ai.onnx.ml::Normalizer ai.onnx.ml::Scaler com.microsoft::* com.microsoft.nchwc::*"
+    ),
+    "elementwise_types": (
+        "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr "
+        "BitwiseXor Cast CastLike Ceil Celu Clip Cos Cosh CumProd CumSum Div Dropout Elu Equal Erf "
+        "Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Hardmax Identity IsInf IsNaN "
+        "LeakyRelu Less LessOrEqual Log LogSoftmax Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow "
+        "Reciprocal RegexFullMatch Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus "
+        "Softsign Sqrt StringConcat Sub Sum Swish Tan Tanh ThresholdedRelu Trilu Where Xor"
+    ),
+    "indexing_types": (
+        "Gather GatherElements GatherND OneHot ScatterElements ScatterND TensorScatter TopK"
+    ),
+    "movement_types": (
+        "CenterCropPad Concat DepthToSpace Expand Flatten Pad Reshape Resize ReverseSequence Slice "
+        "SpaceToDepth Split Squeeze Tile Transpose Unsqueeze"
+    ),
+    "normalization_types": (
+        "BatchNormalization GroupNormalization InstanceNormalization LRN LayerNormalization "
+        "LpNormalization MeanVarianceNormalization RMSNormalization RotaryEmbedding"
+    ),
+    "matmul_types": "Einsum Gemm MatMul MatMulInteger QLinearMatMul",
+    "ml_types": (
+        "ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer ai.onnx.ml::FeatureVectorizer "
+        "ai.onnx.ml::Imputer ai.onnx.ml::LabelEncoder ai.onnx.ml::OneHotEncoder "
+        "ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor"
+    ),
+    "quantization_types": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
+    "random_types": (
+        "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
+    ),
+    "recurrent_types": "GRU LSTM RNN",
+    "reduction_types": (
+        "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean "
+        "ReduceMin ReduceProd ReduceSum ReduceSumSquare"
+    ),
+    "sampling_types": "GridSample MaxRoiPool RoiAlign",
+    "shape_types": "Constant ConstantOfShape EyeLike Range Shape Size",
+    "spectral_types": "STFT",
+    "tree_types": (
+        "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
+        "ai.onnx.ml::TreeEnsembleRegressor"
+    ),
+}
+"""The operators that each module of ``families`` registers rules for."""
 
 STANDARD_DOMAINS = frozenset({"", "ai.onnx.ml"})
 """Whose operators are known to be functions, and have inference."""
 
 TypeRule = Callable[[Node, ShapeContent], Sequence[TensorType | None] | None]
 
+_families = OperatorFamilies(f"{__package__}.families", FAMILIES)
 _rules: dict[tuple[str, str], TypeRule] = {}
 
 
 def find_rule(node: Node) -> TypeRule | None:
     """Find the rule of a node's operator; None if there is none."""
-    _load()
+    _families.load(node.domain, node.op_type)
     return _rules.get((node.domain, node.op_type))
-
-
-@functools.cache
-def _load() -> None:
-    for family in FAMILIES:
-        import_module(f".families.{family}", __package__)
 
 
 def type_rule(*op_types: str, domain: str = "") -> Callable[[TypeRule], TypeRule]:

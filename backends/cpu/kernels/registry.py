@@ -28,38 +28,62 @@ INTEGERS = frozenset(
 )
 """What native kernels compute in; 64-bit integers hold them all, but not UINT64."""
 
-FAMILIES = (
-    "elementwise.binary",
-    "elementwise.casts",
-    "elementwise.comparison",
-    "elementwise.quantization",
-    "elementwise.unary",
-    "matrices.attention",
-    "matrices.distances",
-    "matrices.int8_matmul",
-    "matrices.matmul",
-    "matrices.packed_matmul",
-    "matrices.recurrent",
-    "movement.copies",
-    "movement.pad",
-    "movement.resize",
-    "movement.shapes",
-    "movement.views",
-    "normalization.normalization_channels",
-    "normalization.normalization_rows",
-    "normalization.positions",
-    "normalization.reductions",
-    "normalization.softmax",
-    "numpy_operators",
-    "support_vectors",
-    "trees",
-    "user_kernels",
-    "windows.convolution",
-    "windows.int8_convolution",
-    "windows.pooling",
-    "windows.regions",
-)
-"""The modules of this package that register kernels."""
+FAMILIES = {
+    "elementwise.binary": (
+        "Add BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Div Max Mean Min Mod Mul PRelu "
+        "Pow Sub Sum"
+    ),
+    "elementwise.casts": "Cast CastLike",
+    "elementwise.comparison": "And Equal Greater GreaterOrEqual Less LessOrEqual Not Or Where Xor",
+    "elementwise.quantization": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
+    "elementwise.unary": (
+        "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Clip Cos Cosh Elu Erf Exp Floor Gelu "
+        "HardSigmoid HardSwish IsInf IsNaN LeakyRelu Log Mish Neg Reciprocal Relu Round Selu "
+        "Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu "
+        "aioinfer.cpu::Eltwise"
+    ),
+    "matrices.attention": "Attention aioinfer.cpu::Attention",
+    "matrices.distances": "aioinfer.cpu::PairDistances",
+    "matrices.int8_matmul": "aioinfer.cpu::Int8MatMul",
+    "matrices.matmul": "Gemm MatMul aioinfer.cpu::Gemm aioinfer.cpu::MatMul",
+    "matrices.packed_matmul": "aioinfer.cpu::PackedMatMul",
+    "matrices.recurrent": "GRU LSTM RNN",
+    "movement.copies": "Concat DepthToSpace Expand Gather SpaceToDepth Tile",
+    "movement.pad": "Pad",
+    "movement.resize": "Resize",
+    "movement.shapes": "ConstantOfShape Range Shape Size",
+    "movement.views": "Flatten Identity Reshape Slice Split Squeeze Transpose Unsqueeze",
+    "normalization.normalization_channels": (
+        "BatchNormalization GroupNormalization InstanceNormalization LRN"
+    ),
+    "normalization.normalization_rows": (
+        "LayerNormalization RMSNormalization aioinfer.cpu::LayerNormalization "
+        "aioinfer.cpu::RMSNormalization"
+    ),
+    "normalization.positions": "ArgMax ArgMin TopK",
+    "normalization.reductions": (
+        "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd "
+        "ReduceSum ReduceSumSquare"
+    ),
+    "normalization.softmax": "LogSoftmax Softmax",
+    "numpy_operators": (
+        "CumSum EyeLike GatherElements GatherND MatMulInteger OneHot ReverseSequence "
+        "ScatterElements ScatterND TensorScatter Trilu ai.onnx.ml::ArrayFeatureExtractor "
+        "ai.onnx.ml::Binarizer ai.onnx.ml::FeatureVectorizer ai.onnx.ml::Imputer "
+        "ai.onnx.ml::LabelEncoder ai.onnx.ml::OneHotEncoder"
+    ),
+    "support_vectors": "ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor",
+    "trees": (
+        "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
+        "ai.onnx.ml::TreeEnsembleRegressor"
+    ),
+    "user_kernels": "aioinfer.user::Kernel",
+    "windows.convolution": "Conv ConvTranspose aioinfer.cpu::Conv aioinfer.cpu::ConvTranspose",
+    "windows.int8_convolution": "aioinfer.cpu::Int8Conv",
+    "windows.pooling": "AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool",
+    "windows.regions": "RoiAlign",
+}
+"""The operators that each module of this package registers kernels for."""
 
 KERNELS: KernelRegistry[PlanBuilder] = KernelRegistry("CPU", __package__, FAMILIES, FLOATS)
 

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILIES", "KERNELS", "kernel"]
 
-FAMILIES: tuple[str, ...] = (
-    "attention",
-    "channel_order",
-    "concatenation",
-    "convolution",
-    "global_pooling",
-    "matmul",
-    "pooling",
-    "transposition",
-    "user_kernels",
-)
-"""The modules of this package that register kernels."""
+FAMILIES = {
+    "attention": "aioinfer.accelerator::Attention",
+    "channel_order": "aioinfer.cuda::ToChannelsLast",
+    "concatenation": "Concat",
+    "convolution": "aioinfer.cuda::Conv aioinfer.cuda::ConvTranspose",
+    "global_pooling": "aioinfer.cuda::GlobalAveragePool aioinfer.cuda::GlobalMaxPool",
+    "matmul": "Gemm MatMul aioinfer.accelerator::Gemm aioinfer.accelerator::MatMul",
+    "pooling": "aioinfer.cuda::AveragePool aioinfer.cuda::MaxPool",
+    "transposition": "Transpose",
+    "user_kernels": "aioinfer.user::Kernel",
+}
+"""The operators that each module of this package registers kernels for."""
 
 KERNELS: KernelRegistry[PlanBuilder] = KernelRegistry(
     "CUDA", __package__, FAMILIES, FLOATS, base=SHARED

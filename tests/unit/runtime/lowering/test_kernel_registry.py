@@ -34,7 +34,7 @@ def note(node: Node, builder: Notes) -> None:
 
 
 def registry_of(**options: Any) -> KernelRegistry[Notes]:
-    registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", (), FLOATS)
+    registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", {}, FLOATS)
     registry.kernel("Relu", "Reshape", **options)(note)
     return registry
 
@@ -152,17 +152,21 @@ def test_a_node_is_lowered_by_its_kernel_or_refused() -> None:
         registry.lower(node_of("Relu", TensorType(DType.INT8, None)), builder)
 
 
-def test_families_are_imported_by_the_first_question(
+def test_a_family_is_imported_by_the_first_question_about_an_operator_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("toy_kernels", "toy_kernels.registry", "toy_kernels.activations"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in ("", ".registry", ".activations", ".sums"):
+        monkeypatch.delitem(sys.modules, f"toy_kernels{name}", raising=False)
     package = tmp_path / "toy_kernels"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "registry.py").write_text(
         "from aioinfer.runtime.lowering.kernel_registry import KernelRegistry\n"
-        "KERNELS = KernelRegistry('TOY', __package__, ('activations',), ())\n"
+        "families = {'activations': 'Relu Elu', 'sums': 'Add'}\n"
+        "KERNELS = KernelRegistry('TOY', __package__, families, ())\n"
+    )
+    (package / "sums.py").write_text(
+        "from .registry import KERNELS\nKERNELS.kernel('Add')(print)\n"
     )
     (package / "activations.py").write_text(
         "from .registry import KERNELS\nKERNELS.kernel('Relu', dtypes=None)(print)\n"
@@ -172,6 +176,8 @@ def test_families_are_imported_by_the_first_question(
 
     assert "toy_kernels.activations" not in sys.modules
     assert KERNELS.find_refusal(node_of()) is None
+    assert "toy_kernels.sums" not in sys.modules
+    assert KERNELS.kernels.keys() == {("", "Relu"), ("", "Add")}
 
 
 @pytest.mark.parametrize(
@@ -193,7 +199,7 @@ def test_what_a_kernel_raises_becomes_an_error_that_names_the_node(
     def stumble(node: Node, _builder: Notes) -> None:
         raise raised
 
-    registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", (), FLOATS)
+    registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", {}, FLOATS)
     registry.kernel("Relu")(stumble)
     node = node_of()
     with pytest.raises(kind, match=text) as caught:
@@ -207,7 +213,7 @@ def test_an_error_of_ours_passes_a_kernel_as_it_is() -> None:
     def refuse(_node: Node, _builder: Notes) -> None:
         raise refusal
 
-    registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", (), FLOATS)
+    registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", {}, FLOATS)
     registry.kernel("Relu")(refuse)
     node = node_of()
     with pytest.raises(UnsupportedOpError) as caught:

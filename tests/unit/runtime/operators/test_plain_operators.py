@@ -15,7 +15,7 @@ from aioinfer.runtime.operators.operator import as_operator
 from aioinfer.runtime.operators.plain_operators import (
     _attribute_names,
     _entries,
-    _load,
+    _families,
     find_plain,
     plain,
 )
@@ -550,7 +550,7 @@ def test_statistics_of_halves_are_those_of_float32(dtype) -> None:
 
 class TestTheTable:
     def test_attributes_and_operators_are_those_of_the_schemas(self) -> None:
-        _load()
+        _families.load_all()
         for (domain, op_type), entry in _entries.items():
             newest = max(
                 schema.since_version
@@ -625,7 +625,7 @@ class TestTheTable:
         assert "bodies" in (find_unsupported(node, NEWEST) or "")
 
     def test_an_operator_has_one_function(self) -> None:
-        _load()
+        _families.load_all()
         with pytest.raises(ValueError, match="Add has two"):
             plain("Add", since=7)(lambda a, b: a)
 
