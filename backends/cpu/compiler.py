@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import AioInferError, BlobError
 from ...executors import is_shortage
-from ...runtime.graph import DType, Graph, Model, Value, check_graph
+from ...runtime.graph import DType, Graph, Model, Node, Value, check_graph
 from ...runtime.graph.mapped_file import mapped_files
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.graph.sym_int import Trace
@@ -31,7 +31,6 @@ from .kernels.registry import KERNELS
 from .onednn.bindings import Engine
 from .onednn.traced_engine import TracedEngine
 from .passes import shapeless_passes
-from .passes.int8_fusion import Int8Fusion
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .plans.plan_builder import PlanBuilder
@@ -70,6 +69,7 @@ _UNTRACEABLE = (
 class Compiler:
     """Builds the plans of one network. Thread-safe; plans share packed weights.
 
+    ``is_kept`` says of which nodes its ``passes`` want to see, where constants would fold.
     ``only_plan`` brings that of a network which was compiled before, ``stored`` the plans of one
     whose model is there, too, and ``check_model`` is called before others are made of that.
     """
@@ -83,6 +83,7 @@ class Compiler:
         thread_count: int,
         float_dtype: DType,
         passes: Sequence[Pass],
+        is_kept: Callable[[Node], bool] | None = None,
         keep_nan: bool = False,
         states: Mapping[str, str] | None = None,
         keeps_model: bool = False,
@@ -94,7 +95,7 @@ class Compiler:
         self._model, self.engine = model, engine
         self._device, self._thread_count = device, thread_count
         self._float_dtype, self._passes = float_dtype, tuple(passes)
-        self._keep_nan = keep_nan
+        self._is_kept, self._keep_nan = is_kept, keep_nan
         self._has_one = has_static_types(model.inputs)
         """True for one signature of lengths: the model itself may become its plan."""
         self.weights = WeightStore()
@@ -194,8 +195,7 @@ class Compiler:
 
     @functools.cached_property
     def _folding(self) -> tuple[Pass, ...] | None:
-        int8 = next((item for item in self._passes if isinstance(item, Int8Fusion)), None)
-        return None if int8 is None else default_passes(is_kept=int8.takes_weights)
+        return None if self._is_kept is None else default_passes(is_kept=self._is_kept)
 
     @functools.cached_property
     def ids(self) -> SubgraphId:

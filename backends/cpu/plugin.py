@@ -17,8 +17,6 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
 from ...runtime.passes.decomposing import Decomposing
-from ...runtime.passes.fusion.integer_products import IntegerProducts
-from ...runtime.passes.fusion.quantized_operators import QuantizedOperators
 from ...runtime.passes.precision.half_widening import HalfWidening
 from ...runtime.properties.properties import (
     DEVICE_SHARE,
@@ -35,8 +33,14 @@ from .kernels.registry import KERNELS
 from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import Engine, OneDnnError, open_engine
 from .onednn.post_ops import slow_steps
-from .passes import first_passes, plan_passes, shared_passes
-from .passes.int8_fusion import Int8Fusion
+from .passes import (
+    INT8_FUSION,
+    first_passes,
+    integer_passes,
+    is_kept_for_plans,
+    plan_passes,
+    shared_passes,
+)
 from .passes.quantization_facts import is_int8_weights
 from .pieces.stepped_nodes import SteppedNodes
 from .plans.alike_plan import alike_plan, may_be_shared
@@ -163,8 +167,7 @@ class CpuPlugin(Plugin):
         passes = (
             *first_passes(config[CPU_DISABLED_PASSES.key]),
             Decomposing(),
-            IntegerProducts(),
-            QuantizedOperators(),
+            *integer_passes(),
             *folding,
             *shared,
             DeadCode(),
@@ -192,7 +195,7 @@ class CpuPlugin(Plugin):
         return tuple(found)
 
     def _fuses_int8(self, config: Configuration) -> bool:
-        is_disabled = Int8Fusion.name in config[CPU_DISABLED_PASSES.key]
+        is_disabled = INT8_FUSION in config[CPU_DISABLED_PASSES.key]
         return has_int8(self._engine.instruction_set) and not is_disabled
 
     def bind_extensions(self, model: Model) -> Model:
@@ -380,19 +383,22 @@ def _compiler(
     **of_whole: Any,
 ) -> Compiler:
     """Make what builds the plans of a model; ``of_whole`` is what no piece of one has."""
+    is_native = has_native_int8(engine.instruction_set)
+    passes = plan_passes(
+        config[CPU_DISABLED_PASSES.key],
+        keep_nan=config[CPU_KEEP_NAN.key],
+        has_int8=has_int8(engine.instruction_set),
+        slow=slow_steps(engine.instruction_set),
+        has_native_int8=is_native,
+    )
     return Compiler(
         model,
         engine,
         device=device,
         thread_count=streams.thread_count,
         float_dtype=PRECISIONS[config[INFERENCE_PRECISION_HINT]],
-        passes=plan_passes(
-            config[CPU_DISABLED_PASSES.key],
-            keep_nan=config[CPU_KEEP_NAN.key],
-            has_int8=has_int8(engine.instruction_set),
-            slow=slow_steps(engine.instruction_set),
-            has_native_int8=has_native_int8(engine.instruction_set),
-        ),
+        passes=passes,
+        is_kept=is_kept_for_plans(passes, has_native_int8=is_native),
         keep_nan=config[CPU_KEEP_NAN.key],
         keeps_model=config[EXPORTABLE],
         **of_whole,

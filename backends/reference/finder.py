@@ -7,7 +7,8 @@ from typing import Any
 
 from ...errors import UnsupportedOpError
 from ...runtime.graph import Graph, Node
-from ...runtime.interpretation.control_flow import BODIES, CONTROL_FLOW, MakeFlow
+from ...runtime.graph.traversal import BODIES
+from ...runtime.interpretation.control_flow import CONTROL_FLOW, MakeFlow
 from ...runtime.operators import (
     Operator,
     OperatorError,

@@ -79,7 +79,8 @@ class DType(enum.Enum):
         """Return the element type of a numpy array; raises KeyError for one that ONNX lacks."""
         if dtype.kind in "OUST":
             return cls.STRING
-        return _by_numpy()[dtype]
+        found = _numpys_own().get(dtype)
+        return _by_numpy()[dtype] if found is None else found
 
 
 _ML_DTYPES = {
@@ -95,6 +96,13 @@ _ML_DTYPES = {
     "UINT2": "uint2",
     "INT2": "int2",
 }
+
+
+@functools.cache
+def _numpys_own() -> dict[np.dtype[Any], DType]:
+    """Those of a model that needs no ml_dtypes, which takes longer to import than many to read."""
+    of_numpy = set(DType) - {DType[name] for name in _ML_DTYPES} - {DType.STRING}
+    return {dtype.numpy: dtype for dtype in of_numpy}
 
 
 @functools.cache

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 
 from .graph import Graph, Node, Value
 
-__all__ = ["all_nodes", "all_values", "constant_values"]
+__all__ = ["BODIES", "all_nodes", "all_values", "constant_values"]
+
+BODIES: dict[tuple[str, str], tuple[str, ...]] = {
+    ("", "If"): ("then_branch", "else_branch"),
+    ("", "Loop"): ("body",),
+    ("", "Scan"): ("body",),
+    ("", "SequenceMap"): ("body",),
+}
+"""The attributes in which operators of control flow have their graphs."""
 
 
 def all_nodes(graph: Graph) -> Iterator[Node]:

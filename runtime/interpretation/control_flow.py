@@ -16,7 +16,7 @@ from ...errors import GraphError, TensorError
 from ..graph import Node, SequenceType, Shape, TensorType, Value, ValueType
 from ..type_inference.dims import is_contradiction, merge
 
-__all__ = ["BODIES", "CONTROL_FLOW", "Body", "ControlFlow", "MakeFlow", "Run"]
+__all__ = ["CONTROL_FLOW", "Body", "ControlFlow", "MakeFlow", "Run"]
 
 Array = np.ndarray[Any, Any]
 
@@ -197,14 +197,6 @@ CONTROL_FLOW: dict[tuple[str, str], MakeFlow] = {
     ("", "Scan"): Scan,
     ("", "SequenceMap"): SequenceMap,
 }
-
-BODIES: dict[tuple[str, str], tuple[str, ...]] = {
-    ("", "If"): ("then_branch", "else_branch"),
-    ("", "Loop"): ("body",),
-    ("", "Scan"): ("body",),
-    ("", "SequenceMap"): ("body",),
-}
-"""The attributes in which each has its graphs."""
 
 
 def _truth(value: Any, where: str) -> bool:

@@ -7,9 +7,8 @@ What it cannot do it says in ``refuses``, from what is known before shapes are.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from types import EllipsisType
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ...errors import AioInferError, UnsupportedOpError
 from ..graph import DType, Graph, Node, TensorType, Value, is_static
@@ -34,8 +33,7 @@ _NOT_MOVED = frozenset({DType.STRING, DType.COMPLEX128})
 _STANDARD_DOMAINS = ("", "ai.onnx")
 
 
-@dataclass(frozen=True)
-class Kernel(Generic[Builder]):
+class Kernel(NamedTuple, Generic[Builder]):
     """How one operator is lowered. ``dtypes`` are those of its first input; None means any."""
 
     lower: Callable[[Node, Builder], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...errors import GraphError
 from ..graph import Node
@@ -13,8 +13,7 @@ from ..type_inference.families.windows import SAME, halves, same_padding, window
 __all__ = ["Window", "transposed_window", "window_of"]
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """One number for each spatial axis; dilation 1 is a dense window."""
 
     kernel: tuple[int, ...]
@@ -52,7 +51,7 @@ class Window:
                 zip(lengths, counts, self.strides, self.pads_begin, strict=True)
             )
         )
-        return replace(self, pads_end=tuple(larger(end, 0) for end in ends))
+        return self._replace(pads_end=tuple(larger(end, 0) for end in ends))
 
 
 def window_of(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Window:
@@ -65,13 +64,13 @@ def window_of(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Wind
     if auto == "NOTSET":
         return window
     if auto == "VALID":
-        return replace(window, pads_begin=(0,) * rank, pads_end=(0,) * rank)
+        return window._replace(pads_begin=(0,) * rank, pads_end=(0,) * rank)
     pairs = [
         same_padding(length, window.reach(axis), strides[axis], auto)
         for axis, length in enumerate(lengths)
     ]
     begins, ends = (begin for begin, _ in pairs), (end for _, end in pairs)
-    return replace(window, pads_begin=tuple(begins), pads_end=tuple(ends))
+    return window._replace(pads_begin=tuple(begins), pads_end=tuple(ends))
 
 
 def transposed_window(
@@ -95,7 +94,7 @@ def transposed_window(
             begin, _ = halves(larger(written + extra[axis] - made[axis], 0), auto)
         begins.append(begin)
         ends.append(written - begin - made[axis])
-    return replace(window, pads_begin=tuple(begins), pads_end=tuple(ends))
+    return window._replace(pads_begin=tuple(begins), pads_end=tuple(ends))
 
 
 def _auto_pad(node: Node) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from .folding.batch_normalization_folding import BatchNormalizationFolding
-from .folding.pad_folding import PadFolding
+from functools import partial
+
 from .folding.scale_shift_folding import ScaleShiftFolding
-from .fusion.einsum_decomposition import EinsumDecomposition
-from .layout.movement_hoisting import MovementHoisting
-from .layout.transpose_elimination import TransposeElimination
+from .rewriting.late_pass import LatePass
 from .rewriting.pass_base import Pass
 
 __all__ = ["model_passes"]
+
+_late = partial(LatePass, __package__)
 
 
 def model_passes() -> tuple[Pass, ...]:
@@ -20,10 +20,18 @@ def model_passes() -> tuple[Pass, ...]:
     are left to ``DeadCode``.
     """
     return (
-        EinsumDecomposition(),
-        PadFolding(),
-        BatchNormalizationFolding(),
-        MovementHoisting(),
+        _late("fusion.einsum_decomposition:EinsumDecomposition", "einsum decomposition", "Einsum"),
+        _late("folding.pad_folding:PadFolding", "pad folding", "Pad"),
+        _late(
+            "folding.batch_normalization_folding:BatchNormalizationFolding",
+            "batch normalization folding",
+            "BatchNormalization",
+        ),
+        _late("layout.movement_hoisting:MovementHoisting", "movement hoisting", "Slice Transpose"),
         ScaleShiftFolding(),
-        TransposeElimination(),
+        _late(
+            "layout.transpose_elimination:TransposeElimination",
+            "transpose elimination",
+            "Transpose",
+        ),
     )

@@ -35,7 +35,9 @@ FAMILIES = {
     ),
     "elementwise.casts": "Cast CastLike",
     "elementwise.comparison": "And Equal Greater GreaterOrEqual Less LessOrEqual Not Or Where Xor",
-    "elementwise.quantization": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
+    "elementwise.quantization": (
+        "DequantizeLinear DynamicQuantizeLinear QuantizeLinear aioinfer.cpu::Int8Table"
+    ),
     "elementwise.unary": (
         "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Clip Cos Cosh Elu Erf Exp Floor Gelu "
         "HardSigmoid HardSwish IsInf IsNaN LeakyRelu Log Mish Neg Reciprocal Relu Round Selu "

@@ -2,40 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 from ....runtime.graph import DType, Node, TensorType
 from ....runtime.passes import Pass
-from ....runtime.passes.attention.attention_fusion import AttentionFusion
+from ....runtime.passes import __name__ as shared_by_devices
 from ....runtime.passes.folding.constant_cache import ConstantCache
-from ....runtime.passes.fusion.flat_gemm_fusion import FlatGemmFusion
-from ....runtime.passes.fusion.layer_normalization_fusion import LayerNormalizationFusion
-from ....runtime.passes.fusion.scan_batching import ScanBatching
 from ....runtime.passes.model_passes import model_passes
 from ....runtime.passes.precision.half_widening import HalfWidening
+from ....runtime.passes.rewriting.late_pass import LatePass
 from ..kernels.registry import KERNELS
 from ..onednn.post_ops import CPU_DOMAIN
 from . import fused_types as fused_types
-from .activation_fusion import ActivationFusion
-from .batch_normalization_scaling import BatchNormalizationScaling
-from .distance_fusion import DistanceFusion
 from .eltwise_fusion import EltwiseFusion
 from .epilogue_fusion import EpilogueFusion
-from .int8_dynamic_fusion import Int8DynamicFusion
-from .int8_fusion import Int8Fusion
-from .int8_movement import Int8Movement
-from .int8_tables import Int8Tables
-from .packed_fusion import PackedFusion
-from .quantization_facts import suits_native_kernels
-from .rounding_fusion import RoundingFusion
-from .shared_input_fusion import SharedInputFusion
+from .quantization_facts import is_int8_weights, suits_int8, suits_native_kernels
 
-__all__ = ["PASS_NAMES", "first_passes", "plan_passes", "shapeless_passes", "shared_passes"]
+__all__ = [
+    "INT8_FUSION",
+    "PASS_NAMES",
+    "first_passes",
+    "integer_passes",
+    "is_kept_for_plans",
+    "plan_passes",
+    "shapeless_passes",
+    "shared_passes",
+]
+
+INT8_FUSION = "int8 fusion"
+_LAYER_NORMALIZATION, _ACTIVATIONS = "layer normalization fusion", "activation fusion"
+
+_own = partial(LatePass, __name__)
+_shared = partial(LatePass, shared_by_devices)
 
 
 def first_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
     """List what looks at weights as the file has them, before anything is unpacked or folded."""
-    return _enabled((PackedFusion(),), disabled)
+    packed = _own("packed_fusion:PackedFusion", "packed weights", "DequantizeLinear MatMulNBits")
+    return _enabled((packed,), disabled)
+
+
+def integer_passes() -> tuple[Pass, ...]:
+    """List what writes the products of integers with operators that the other passes know."""
+    return (
+        _shared(
+            "fusion.integer_products:IntegerProducts",
+            "integer products",
+            "ConvInteger MatMulInteger",
+        ),
+        _shared(
+            "fusion.quantized_operators:QuantizedOperators",
+            "quantized operators",
+            "QLinearConv QLinearMatMul",
+        ),
+    )
 
 
 def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
@@ -43,7 +64,8 @@ def shared_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
 
     ``disabled`` are names of passes to leave out.
     """
-    return _enabled((ScanBatching(_has_kernel), HalfWidening(), *model_passes()), disabled)
+    scans = _shared("fusion.scan_batching:ScanBatching", "scan batching", "Scan", _has_kernel)
+    return _enabled((scans, HalfWidening(), *model_passes()), disabled)
 
 
 def plan_passes(
@@ -64,21 +86,65 @@ def plan_passes(
     are steps that are no post-ops of matmuls and ConvTranspose.
     """
     cache = ConstantCache() if cache is None else cache
-    fusion = Int8Fusion(cache, suits_native_kernels) if has_native_int8 else Int8Fusion(cache)
     passes: tuple[Pass, ...] = (
-        *((fusion, Int8DynamicFusion(cache), Int8Movement(), Int8Tables()) if has_int8 else ()),
-        RoundingFusion(),
-        DistanceFusion(),
-        LayerNormalizationFusion(cache, domain=CPU_DOMAIN),
-        FlatGemmFusion(),
-        ActivationFusion(),
-        SharedInputFusion(cache),
-        AttentionFusion(CPU_DOMAIN),
-        BatchNormalizationScaling(cache),
+        *(_int8_passes(cache, has_native_int8) if has_int8 else ()),
+        _own("rounding_fusion:RoundingFusion", "rounding fusion", "QuantizeLinear"),
+        _own(
+            "distance_fusion:DistanceFusion", "distance fusion", "ReduceL1 ReduceL2 ReduceSumSquare"
+        ),
+        _shared(
+            "fusion.layer_normalization_fusion:LayerNormalizationFusion",
+            _LAYER_NORMALIZATION,
+            "Pow Sqrt",
+            cache,
+            domain=CPU_DOMAIN,
+        ),
+        _shared("fusion.flat_gemm_fusion:FlatGemmFusion", "flat gemm fusion", "Gemm"),
+        _own("activation_fusion:ActivationFusion", _ACTIVATIONS, "Div Mul"),
+        _own("shared_input_fusion:SharedInputFusion", "shared input fusion", "MatMul", cache),
+        _shared(
+            "attention.attention_fusion:AttentionFusion",
+            "attention fusion",
+            "Attention Softmax",
+            CPU_DOMAIN,
+        ),
+        _own(
+            "batch_normalization_scaling:BatchNormalizationScaling",
+            "batch normalization scaling",
+            "BatchNormalization",
+            cache,
+        ),
         EpilogueFusion(cache, keep_nan=keep_nan, slow=slow),
         EltwiseFusion(),
     )
     return _enabled(passes, disabled)
+
+
+def _int8_passes(cache: ConstantCache, has_native_int8: bool) -> tuple[Pass, ...]:
+    suits = suits_native_kernels if has_native_int8 else suits_int8
+    stored = "DequantizeLinear"
+    return (
+        _own("int8_fusion:Int8Fusion", INT8_FUSION, stored, cache, suits),
+        _own("int8_dynamic_fusion:Int8DynamicFusion", "dynamic int8 fusion", stored, cache),
+        _own("int8_movement:Int8Movement", "int8 movement", "QuantizeLinear"),
+        _own("int8_tables:Int8Tables", "int8 tables", "QuantizeLinear"),
+    )
+
+
+def is_kept_for_plans(
+    passes: Iterable[Pass], *, has_native_int8: bool
+) -> Callable[[Node], bool] | None:
+    """Return what is true of a DequantizeLinear of weights that these passes may read as they are.
+
+    None where they want none. It holds no pass, and so no weights.
+    """
+    if INT8_FUSION not in [item.name for item in passes]:
+        return None
+    return partial(_is_kept, suits_native_kernels if has_native_int8 else suits_int8)
+
+
+def _is_kept(suits: Callable[[Node], bool], node: Node) -> bool:
+    return is_int8_weights(node) and all(suits(user) for user, _ in node.outputs[0].uses)
 
 
 def shapeless_passes(passes: Iterable[Pass]) -> tuple[Pass, ...]:
@@ -103,4 +169,4 @@ _HALVES = (DType.FLOAT16, DType.BFLOAT16)
 PASS_NAMES = tuple(item.name for item in (*first_passes(), *shared_passes(), *plan_passes()))
 """Every name that ``disabled`` may hold."""
 
-_SHAPELESS = frozenset({LayerNormalizationFusion.name, ActivationFusion.name})
+_SHAPELESS = frozenset({_LAYER_NORMALIZATION, _ACTIVATIONS})

@@ -44,7 +44,7 @@ class Int8DynamicFusion(Pass):
     name = "dynamic int8 fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
-    wanted_ops = frozenset({"Gemm", "MatMul"})
+    wanted_ops = frozenset({"DequantizeLinear"})
 
     def __init__(self, cache: ConstantCache) -> None:
         self._cache = cache

@@ -10,7 +10,6 @@ with that: a Relu costs nothing where it is where the type ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from .quantization_facts import (
     Quantization,
     Weights,
     dequantized,
-    is_int8_weights,
+    suits_int8,
     weights_of,
 )
 
@@ -64,20 +63,10 @@ class Int8Fusion(Pass):
     name = "int8 fusion"
     requires = frozenset({"topological order"})
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
-    wanted_ops = frozenset({"Conv", "Gemm", "MatMul"})
+    wanted_ops = frozenset({"DequantizeLinear"})
 
-    def __init__(
-        self, cache: ConstantCache, suits: Callable[[Node], bool] = lambda node: True
-    ) -> None:
+    def __init__(self, cache: ConstantCache, suits: Callable[[Node], bool] = suits_int8) -> None:
         self._cache, self._suits = cache, suits
-
-    @property
-    def takes_weights(self) -> Callable[[Node], bool]:
-        """True for a DequantizeLinear of weights that int8 kernels may read as they are.
-
-        It may outlive the network: it does not hold the pass, which keeps weights.
-        """
-        return partial(_takes_weights, self._suits)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         nodes = list(graph.nodes)
@@ -89,10 +78,6 @@ class Int8Fusion(Pass):
             patch = _patch(node, self._cache) if self._suits(node) else None
             if patch is not None:
                 yield patch
-
-
-def _takes_weights(suits: Callable[[Node], bool], node: Node) -> bool:
-    return is_int8_weights(node) and all(suits(user) for user, _ in node.outputs[0].uses)
 
 
 def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:

@@ -18,6 +18,7 @@ __all__ = [
     "dynamically_dequantized",
     "is_int8_weights",
     "quantization_of",
+    "suits_int8",
     "suits_native_kernels",
     "weights_of",
 ]
@@ -130,6 +131,11 @@ def is_int8_weights(node: Node) -> bool:
         return False
     uses = node.outputs[0].uses
     return bool(uses) and all(_takes_weights(user, index) for user, index in uses)
+
+
+def suits_int8(_node: Node) -> bool:
+    """True: where the processor multiplies stored numbers, that is faster for every node."""
+    return True
 
 
 def suits_native_kernels(node: Node) -> bool:

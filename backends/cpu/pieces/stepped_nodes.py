@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from ....errors import UnsupportedOpError
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
-from ....runtime.interpretation.control_flow import BODIES
+from ....runtime.graph.traversal import BODIES
 from ....runtime.lowering.kernel_registry import name_in_file
 from ....runtime.operators import find_unsupported as find_missing
 from ..kernels.registry import KERNELS

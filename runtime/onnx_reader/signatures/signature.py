@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ....errors import nearest
 
@@ -12,8 +13,7 @@ __all__ = ["UNLIMITED", "Signature", "find_mistake"]
 UNLIMITED = 2**31 - 1
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(NamedTuple):
     """The form of an operator of one opset.
 
     ``inputs`` has a letter for each: ``s``, which must be there, ``o``, which may be left out, and
@@ -24,7 +24,7 @@ class Signature:
     inputs: str
     input_counts: tuple[int, int]
     output_counts: tuple[int, int]
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = MappingProxyType({})
     required: tuple[str, ...] = ()
 
 

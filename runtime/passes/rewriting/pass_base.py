@@ -22,12 +22,12 @@ class Pass(ABC):
     always holds. An object of a pass has no state and may be shared; see ``bind``.
     """
 
-    name: ClassVar[str]
+    name: str
     requires: ClassVar[frozenset[str]] = frozenset()
     guarantees: ClassVar[frozenset[str]] = frozenset()
     enters_bodies: ClassVar[bool] = True
     """Whether it also rewrites the bodies of control flow, each as a graph of its own."""
-    wanted_ops: ClassVar[frozenset[str] | None] = None
+    wanted_ops: frozenset[str] | None = None
     """Operators, of whichever domain, without any of which it finds nothing in a graph, so that it
     is not asked; None: it has to look."""
     cleans: ClassVar[bool] = False
@@ -42,6 +42,10 @@ class Pass(ABC):
                     f"pass {cls.__name__} names an unknown graph property {name!r}"
                     f"{nearest(name, PROPERTIES)}"
                 )
+
+    def made(self) -> Pass:
+        """Return the pass itself; see ``LatePass``."""
+        return self
 
     def bind(self, model: Model) -> Pass:
         """(optional) Give the pass for one run over this model; by default the pass itself."""

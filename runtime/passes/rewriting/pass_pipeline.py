@@ -104,7 +104,7 @@ class _Run:
             if item.cleans and self._model.is_clean and not self._count:
                 may_find = False
             if self._check or may_find:
-                self._run_pass(item, may_find)
+                self._run_pass(item.made(), may_find)
             else:
                 self._results.append(_not_asked(item.name))
         if self._count:

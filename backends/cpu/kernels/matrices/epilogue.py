@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,11 +27,10 @@ They hold as many elements, or as many as the result: then the operand is repeat
 """
 
 
-@dataclass(frozen=True)
-class _Term:
+class _Term(NamedTuple):
     """The operand of a binary post-op: its place, and the dims it is seen in."""
 
-    index: int
+    place: int
     value: Value
     dims: tuple[int, ...]
     is_in_parts: bool
@@ -98,14 +97,14 @@ class Epilogue:
 
     def descs(self, pd: PrimitiveDesc) -> list[Desc]:
         """List the layouts of the operands that it takes in parts."""
-        roles = [ARG.post_op(term.index) for term in self._terms if term.is_in_parts]
+        roles = [ARG.post_op(term.place) for term in self._terms if term.is_in_parts]
         return [pd.desc("exec_arg", role) for role in roles]
 
     def arguments(self, pd: PrimitiveDesc) -> dict[int, Operand]:
         """Return the operands of the binary post-ops, in the layouts that the primitive wants."""
         found: dict[int, Operand] = {}
         for term in self._terms:
-            role = ARG.post_op(term.index)
+            role = ARG.post_op(term.place)
             if self._is_repeated(term.value, term.dims):
                 whole = repeated(term.value, self._shape, self._builder)
                 found[role] = whole.viewed(Layout.plain(term.dims, whole.dtype))

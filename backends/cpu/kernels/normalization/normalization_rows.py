@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,11 @@ from ..matrices.epilogue import repeated
 from ..registry import kernel
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """A value as ``count`` rows of ``length`` elements: ``shape`` are the axes of one row."""
+class _Rows(NamedTuple):
+    """A value as ``row_count`` rows of ``length`` elements: ``shape`` are the axes of one row."""
 
     source: Value
-    count: int
+    row_count: int
     length: int
     shape: tuple[int, ...]
     outer: tuple[int, ...]
@@ -63,7 +62,7 @@ def lower_layer_normalization(node: Node, builder: PlanBuilder) -> None:
     kept = [builder.result(value, Layout.plain(outer, DType.FLOAT32)) for value in statistics]
     factors, later = _factors(node, rows, builder)
     parameters = (
-        *(ELEMENT_CODES[dtype], rows.count, rows.length),
+        *(ELEMENT_CODES[dtype], rows.row_count, rows.length),
         *(double_bits(float(node.attributes.get("epsilon", 1e-5))), len(factors) - 1, len(kept)),
     )
     builder.native("layer_norm", (source, *factors, made, *kept), parameters)
@@ -91,7 +90,7 @@ def lower_rms_normalization(node: Node, builder: PlanBuilder) -> None:
     if not made.layout.count:
         return
     bits = double_bits(float(node.attributes.get("epsilon", 1e-5)))
-    parameters: Sequence[int] = (ELEMENT_CODES[dtype], rows.count, rows.length, bits)
+    parameters: Sequence[int] = (ELEMENT_CODES[dtype], rows.row_count, rows.length, bits)
     factors, later = _factors(node, rows, builder)
     builder.native("rms_norm", (source, *factors, made), parameters)
     _apply(later, made, builder)

@@ -17,8 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from ctypes import c_int
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,8 +64,7 @@ def _refuses(node: Node) -> str | None:
     return find_bad_window(node, node.inputs[1])
 
 
-@dataclass(frozen=True)
-class _Convolution:
+class _Convolution(NamedTuple):
     """What oneDNN is asked for, but for the layouts. ``weights``: (groups,) M, C, ... of oneDNN."""
 
     call: str
@@ -210,8 +208,8 @@ def _lower_by_images(node: Node, builder: PlanBuilder, convolution: _Convolution
     images = convolution.source[0]
     if not builder.goes_by_rows or images == 1 or convolution.work_of_an_image < LEAST_WORK:
         return False
-    one = replace(
-        convolution, source=(1, *convolution.source[1:]), result=(1, *convolution.result[1:])
+    one = convolution._replace(
+        source=(1, *convolution.source[1:]), result=(1, *convolution.result[1:])
     )
     epilogue = Epilogue(node, builder, part_count=images)
     pd = _choose(builder, one, _bias_desc(node, builder), epilogue.attributes)
@@ -287,7 +285,7 @@ def _longer_window(window: Window) -> Window:
         while ends[axis] <= -stride:
             ends[axis] += window.dilations[axis]
             longer[axis] += 1
-    return replace(window, kernel=tuple(longer), pads_end=tuple(ends))
+    return window._replace(kernel=tuple(longer), pads_end=tuple(ends))
 
 
 def _spread(convolution: _Convolution) -> _Convolution | None:
@@ -296,10 +294,10 @@ def _spread(convolution: _Convolution) -> _Convolution | None:
     if all(stride == 1 for stride in window.strides) or 0 in lengths:
         return None
     spread = [(n - 1) * stride + 1 for n, stride in zip(lengths, window.strides, strict=True)]
-    window = _longer_window(replace(window, strides=(1,) * len(lengths)))
+    window = _longer_window(window._replace(strides=(1,) * len(lengths)))
     weights = (*convolution.weights[: -len(lengths)], *window.kernel)
     source = (images, channels, *spread)
-    return replace(convolution, source=source, weights=weights, window=window)
+    return convolution._replace(source=source, weights=weights, window=window)
 
 
 def _with_zeros_between(
@@ -337,7 +335,7 @@ def _with_height(convolution: _Convolution) -> _Convolution:
         (*shape[:2], 1, *shape[2:]) for shape in (convolution.source, convolution.result)
     )
     weights = (*convolution.weights[:-1], 1, convolution.weights[-1])
-    return replace(convolution, source=source, weights=weights, result=result, window=plane)
+    return convolution._replace(source=source, weights=weights, result=result, window=plane)
 
 
 def _is_uncompiled(pd: PrimitiveDesc) -> bool:
@@ -375,7 +373,7 @@ def _lower_empty_sum(node: Node, convolution: _Convolution, builder: PlanBuilder
     """Convolve one channel of zeros: what remains is the bias, and what is fused."""
     images, _, *lengths = convolution.source
     weights = (convolution.result[1], 1, *convolution.window.kernel)
-    one_channel = replace(convolution, source=(images, 1, *lengths), weights=weights)
+    one_channel = convolution._replace(source=(images, 1, *lengths), weights=weights)
     epilogue = Epilogue(node, builder)
     pd = _choose(builder, one_channel, _bias_desc(node, builder), epilogue.attributes)
     _emit(

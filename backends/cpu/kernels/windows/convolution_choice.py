@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from .....executors import is_shortage
 
@@ -31,8 +31,7 @@ _FEW_CHANNELS, _SMALL_WINDOW = 8, 9
 """A network's first convolution reads colours, which no blocked kernel takes."""
 
 
-@dataclass(frozen=True)
-class ConvolutionShape:
+class ConvolutionShape(NamedTuple):
     """What the choice depends on; channels are those of one group."""
 
     groups: int

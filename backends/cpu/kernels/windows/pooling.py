@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from ctypes import c_int
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ def lower_average_pool(node: Node, builder: PlanBuilder) -> None:
     counts_padding = bool(node.attributes.get("count_include_pad", 0))
     if not counts_padding:
         nothing = (0,) * len(lengths)
-        counted = replace(counted, pads_begin=nothing, pads_end=nothing)
+        counted = counted._replace(pads_begin=nothing, pads_end=nothing)
     operand, pd = builder.operand(source), None
     # What a window of ceil_mode reads beyond the padding does not count, but for oneDNN.
     ends = zip(window.pads_end, counted.pads_end, strict=True)
