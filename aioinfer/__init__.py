@@ -27,7 +27,6 @@ from .runtime.graph import (
     Value,
     ValueType,
 )
-from .runtime.network.async_infer_queue import AsyncInferQueue, QueueCallback
 from .runtime.network.executable_network import ExecutableNetwork
 from .runtime.network.infer_request import Callback, InferRequest
 from .runtime.network.result_stream import Source
@@ -39,23 +38,24 @@ from .runtime.tensors.tensor import Port, Tensor
 from .runtime.tracing.copied_bytes import CopiedBytes
 from .runtime.tracing.durations import Durations
 from .runtime.tracing.recorder import NodeSpan, Span
-from .runtime.tracing.statistics import (
-    CoreStatistics,
-    DeviceStatistics,
-    NetworkStatistics,
-    PlanStatistics,
-    StageStatistics,
-)
-from .runtime.tracing.timeline import Trace
-from .runtime.tracing.timeline.span_sequence import SpanSequence
 
 if TYPE_CHECKING:
     from . import images as images
     from . import plugins, preprocess, testing
     from . import prometheus as prometheus
+    from .runtime.network.async_infer_queue import AsyncInferQueue, QueueCallback
     from .runtime.preprocessing.pre_post_processor import PrePostProcessor
+    from .runtime.tracing.statistics import (
+        CoreStatistics,
+        DeviceStatistics,
+        NetworkStatistics,
+        PlanStatistics,
+        StageStatistics,
+    )
+    from .runtime.tracing.timeline import Trace
     from .runtime.tracing.timeline.critical_path import PathPart
     from .runtime.tracing.timeline.runs import TracedRun
+    from .runtime.tracing.timeline.span_sequence import SpanSequence
 
 __version__ = "0.1.0"
 
@@ -117,9 +117,19 @@ __all__ = [
 ]
 
 
+_STATISTICS = ".runtime.tracing.statistics"
 _LAZY = {
+    "AsyncInferQueue": ".runtime.network.async_infer_queue",
+    "CoreStatistics": _STATISTICS,
+    "DeviceStatistics": _STATISTICS,
+    "NetworkStatistics": _STATISTICS,
     "PathPart": ".runtime.tracing.timeline.critical_path",
+    "PlanStatistics": _STATISTICS,
     "PrePostProcessor": ".runtime.preprocessing.pre_post_processor",
+    "QueueCallback": ".runtime.network.async_infer_queue",
+    "SpanSequence": ".runtime.tracing.timeline.span_sequence",
+    "StageStatistics": _STATISTICS,
+    "Trace": ".runtime.tracing.timeline",
     "TracedRun": ".runtime.tracing.timeline.runs",
 }
 

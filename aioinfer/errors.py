@@ -6,7 +6,6 @@ What a message names is an attribute of the error, too: a handler need not read 
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, Self, TypedDict, Unpack
@@ -330,6 +329,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """Return the known word that is meant, for the end of an error message; empty without one."""
     if len(word) > _LONGEST_WORD:
         return ""
+    import difflib
+
     names = sorted(known)
     matches = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
     if not matches:

@@ -11,14 +11,12 @@ from ...errors import GraphError, NotSupportedError, PropertyError
 from ...executors import ExecutorManager, full_collections_paused
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
-from ..blobs.reader import Blob, BlobSource
 from ..graph import Model
 from ..loops.closing import Closing
 from ..network.deadlines import check_timeout
 from ..network.user_functions import Postprocess, Preprocess
 from ..passes import SupportMap
 from ..properties.properties import Configuration, property_keys
-from ..tracing.statistics import CoreStatistics
 from .device_lookup import DeviceLookup
 from .extension import Extension, TypeRuleOf
 from .loading import loading, made_on_thread
@@ -28,7 +26,9 @@ from .plugin import Division, Plugin
 from .plugin_registry import MakePlugin, PluginRegistry
 
 if TYPE_CHECKING:
+    from ..blobs.reader import Blob, BlobSource
     from ..network.executable_network import ExecutableNetwork
+    from ..tracing.statistics import CoreStatistics
     from ..tracing.timeline import Trace
 
 __all__ = ["Core", "ModelSource"]
@@ -306,6 +306,8 @@ class Core(Closing):
         The networks that one such as HETERO's is made of are its ``parts``, and not in the list.
         ``aioinfer.prometheus`` makes metrics of it.
         """
+        from ..tracing.statistics import CoreStatistics
+
         self._process.check("this Core")
         shown = self._networks.shown()
         return CoreStatistics(

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import (
     BlobError,
@@ -33,12 +30,10 @@ from .device_name import DEVICE_PRIORITIES, DEVICE_PROPERTIES, DeviceName, parse
 from .plugin import Plugin
 
 __all__ = [
-    "FileStatus",
     "blob_at_fault",
     "chosen_by_caller",
     "configuration_of",
     "device_of",
-    "file_status",
     "import_blob",
     "refuse_other_device",
     "without_local",
@@ -242,30 +237,3 @@ def _keep_recorded_states(network: ExecutableNetwork, record: NetworkRecord) -> 
             device=record.device,
         )
     network.keep_states(record.states)
-
-
-class FileStatus(NamedTuple):
-    """What the system says of a file, and when it said so."""
-
-    found: os.stat_result
-    asked_ns: int
-
-    @property
-    def mark(self) -> list[int]:
-        """What changes with the file's content."""
-        found = self.found
-        return [found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
-
-    @property
-    def unchanged_ns(self) -> int:
-        """How long the file had not been written to."""
-        return self.asked_ns - max(self.found.st_mtime_ns, self.found.st_ctime_ns)
-
-
-def file_status(path: Path | None) -> FileStatus | None:
-    """Ask the system for a file, before it is read; None where there is none."""
-    asked_ns = time.time_ns()
-    try:
-        return None if path is None else FileStatus(os.stat(path), asked_ns)
-    except (OSError, ValueError):
-        return None

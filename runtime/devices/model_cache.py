@@ -41,7 +41,8 @@ from ..properties.properties import (
     Configuration,
     Property,
 )
-from .importing import FileStatus, file_status, import_blob
+from .file_status import FileStatus, file_status
+from .importing import import_blob
 from .plugin import Plugin
 
 __all__ = ["ModelCache"]

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 from ...errors import NotSupportedError, PropertyError, placed
 from ...executors import allowance_kept, full_collections_paused
-from ..blobs.network_record import NetworkRecord, read_network_record
-from ..blobs.reader import Blob, BlobSource
 from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
 from ..network.compiled_network import ExecutorOwner
@@ -24,17 +22,7 @@ from ..network.user_functions import Postprocess, Preprocess, UserFunctions
 from ..properties.properties import CACHE_DIR, ENABLE_MMAP, INPUT_SHAPES, Configuration
 from ..type_inference import has_static_types
 from .device_lookup import DeviceLookup
-from .importing import (
-    FileStatus,
-    blob_at_fault,
-    chosen_by_caller,
-    configuration_of,
-    device_of,
-    file_status,
-    import_blob,
-    refuse_other_device,
-    without_local,
-)
+from .file_status import FileStatus, file_status
 from .loading import loading, loading_failures_named
 from .open_networks import OpenNetworks
 from .plugin import Plugin
@@ -42,6 +30,8 @@ from .plugin import Plugin
 if TYPE_CHECKING:
     import onnx
 
+    from ..blobs.network_record import NetworkRecord
+    from ..blobs.reader import Blob, BlobSource
     from ..network.executable_network import ExecutableNetwork
     from .model_cache import ModelCache
 
@@ -172,6 +162,9 @@ class NetworkLoader:
         around: _Functions,
     ) -> ExecutableNetwork:
         """Load what an export wrote; as ``Core.import_network``."""
+        from ..blobs.reader import Blob
+        from .importing import blob_at_fault, chosen_by_caller
+
         self._devices.refuse_if_closed()
         _check_network_name(name, device or "")
         blob = Blob.open(source)
@@ -191,6 +184,8 @@ class NetworkLoader:
         self, blob: Blob, device: str | None, config: _Config, name: str | None
     ) -> ExecutableNetwork:
         """Load a network from the frames of a blob, which another network keeps open."""
+        from .importing import chosen_by_caller
+
         plugin, record, configuration = self._import_of(blob, device, config)
         chosen = chosen_by_caller(record, configuration, device, config)
         return _imported(plugin, blob, record, configuration, chosen, name)
@@ -199,6 +194,9 @@ class NetworkLoader:
         self, blob: Blob, device: str | None, config: _Config
     ) -> tuple[Plugin, NetworkRecord, Configuration]:
         """Return the device that a blob is imported on, its facts, and its properties there."""
+        from ..blobs.network_record import read_network_record
+        from .importing import configuration_of, device_of, refuse_other_device, without_local
+
         record = read_network_record(blob)
         refuse_other_device(None if device is None else str(self._devices.parsed(device)), record)
         plugin, config_of = self._devices.loadable(device or device_of(record, self._devices.names))
@@ -255,6 +253,8 @@ def _imported(
     name: str | None,
 ) -> ExecutableNetwork:
     """Have a plugin load a blob, and its requests keep what they kept."""
+    from .importing import import_blob
+
     if name is not None:
         record = replace(record, name=name)
     with (

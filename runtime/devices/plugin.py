@@ -10,9 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ...errors import DeviceError, NotSupportedError, PropertyError, nearest, placed
-from ..blobs.graph_record import read_model_record
-from ..blobs.network_record import NetworkRecord
-from ..blobs.reader import Blob
 from ..graph import Model, Node
 from ..passes import PassReport, Support, SupportMap, map_to_original, run_passes
 from ..passes.default_passes import default_passes
@@ -30,6 +27,8 @@ from .extension import Extension, NodeRule, TypeRuleOf, rule_of_extension
 
 if TYPE_CHECKING:
     from ...executors import ExecutorManager
+    from ..blobs.network_record import NetworkRecord
+    from ..blobs.reader import Blob
     from ..network.executable_network import ExecutableNetwork
 
 __all__ = ["CoreHandle", "Division", "Plugin"]
@@ -247,6 +246,8 @@ class Plugin(ABC):
 
         ``record`` are its facts. Raises BlobError for what no export of this device writes.
         """
+        from ..blobs.graph_record import read_model_record
+
         blob.check_frames()
         model = self.bind_extensions(read_model_record(blob))
         model.name = record.name
@@ -494,5 +495,7 @@ class Plugin(ABC):
 
 def _model_of(blob: Blob) -> Model:
     """Read the model of a blob that is still mapped, and may have been written to since."""
+    from ..blobs.graph_record import read_model_record
+
     blob.check_frames()
     return read_model_record(blob)

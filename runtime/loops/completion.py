@@ -32,6 +32,7 @@ __all__ = [
     "let_loop_turn",
     "must_end",
     "new_future",
+    "on_asyncio",
     "on_trio",
     "until",
     "until_told",
@@ -153,6 +154,15 @@ def on_trio() -> bool:
     import trio
 
     return trio.lowlevel.in_trio_run()
+
+
+def on_asyncio() -> bool:
+    """True while a loop of asyncio runs on this thread; asyncio is not imported to find out."""
+    if "asyncio" not in sys.modules:
+        return False
+    import asyncio
+
+    return asyncio._get_running_loop() is not None
 
 
 async def _until_trio(register: Register, on_cancel: Callable[[], None]) -> None:

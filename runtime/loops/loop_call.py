@@ -7,7 +7,6 @@ A task is held by what its loop waits with, so that it lives as long as the loop
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -33,6 +32,8 @@ def is_loop(given: Any) -> bool:
 def is_running_here(loop: Any) -> bool:
     """True on the thread of a loop, or of a token's run, while that calls something."""
     if not _is_token(loop):
+        import asyncio
+
         return asyncio._get_running_loop() is loop
     if not on_trio():
         return False
@@ -94,11 +95,15 @@ class LoopCall:
             carry = self._carry_on_trio
             trio.lowlevel.spawn_system_task(carry, awaitable, context=self._context)
         else:
+            import asyncio
+
             loop = asyncio.get_running_loop()
             task = self._context.run(loop.create_task, self._carry(awaitable))
             keep_task(loop, task, self._lose)
 
     async def _carry(self, awaitable: Awaitable[Any]) -> None:
+        import asyncio
+
         try:
             await awaitable
         except asyncio.CancelledError:

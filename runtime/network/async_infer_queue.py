@@ -11,7 +11,6 @@ Ctrl-C is held back wherever it would leave something half made; where a thread 
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple, Self
 from ...errors import DeadlineExceededError, Place, PropertyError, RequestStateError
 from ...executors.base import must_not_block, refuse_own_thread
 from ...executors.interrupt import held_interrupt
-from ..loops.completion import on_trio, until_told
+from ..loops.completion import on_asyncio, on_trio, until_told
 from ..runs.deadline import Deadline
 from ..runs.run import Run
 from ..tensors.array_like import copied
@@ -422,14 +421,7 @@ class AsyncInferQueue:
 
     def _refuse_on_loop(self, what: str, way_out: str) -> None:
         self._network.refuse_after_fork()
-        is_on_loop = on_trio()
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            pass
-        else:
-            is_on_loop = True
-        if is_on_loop:
+        if on_trio() or on_asyncio():
             raise RequestStateError(
                 f"{what} may wait, and would stop this event loop; {way_out}", **self._where
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any
 
@@ -41,8 +40,14 @@ def check_callback(callback: Any, loop: Any, gets: str, where: Place) -> None:
             f"(asyncio.get_running_loop()), a trio token (trio.lowlevel.current_trio_token()), or "
             f"None for the network's callback thread"
         )
-    elif isinstance(loop, asyncio.AbstractEventLoop) and loop.is_closed():
+    elif _is_closed(loop):
         key, value, problem = "loop", loop, f"{loop!r} is closed; give one that runs, or None"
     if problem:
         with placed(**where):
             raise PropertyError(problem, key, value=value)
+
+
+def _is_closed(loop: Any) -> bool:
+    import asyncio
+
+    return isinstance(loop, asyncio.AbstractEventLoop) and loop.is_closed()

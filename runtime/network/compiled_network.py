@@ -21,10 +21,6 @@ from ...errors import (
 from ...executors import ExecutorManager, note_given_back
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
-from ..blobs.graph_record import write_model_record
-from ..blobs.network_record import write_network_record
-from ..blobs.tensors_record import TensorWriter
-from ..blobs.writer import BlobWriter
 from ..graph import Graph, Model
 from ..loops.closing import Closing
 from ..properties.properties import (
@@ -40,16 +36,17 @@ from ..runs.stage import Stop, new_stop_word
 from ..tensors.tensor import Port
 from ..tracing.copied_bytes import CopyCounts
 from ..tracing.recorder import StageTally
-from ..tracing.statistics import NetworkStatistics, PlanStatistics
-from ..tracing.timeline import Trace
 from .deadlines import check_timeout
-from .export import ExportTarget, export_to, network_record
 from .network_facts import config_value, known_metrics, metric_value
-from .network_statistics import network_statistics
 from .states.kept_states import NetworkStates
 
 if TYPE_CHECKING:
+    from ..blobs.tensors_record import TensorWriter
+    from ..blobs.writer import BlobWriter
     from ..plans.shape_plans import ShapePlans
+    from ..tracing.statistics import NetworkStatistics, PlanStatistics
+    from ..tracing.timeline import Trace
+    from .export import ExportTarget
 
 __all__ = ["CompiledNetwork", "ExecutorOwner"]
 
@@ -176,6 +173,8 @@ class CompiledNetwork(Closing):
 
     def statistics(self) -> NetworkStatistics:
         """Return a frozen picture of what the network has done so far, and of what waits now."""
+        from .network_statistics import network_statistics
+
         self.refuse_after_fork()
         return network_statistics(
             self,
@@ -192,6 +191,8 @@ class CompiledNetwork(Closing):
         return self.admission.recorder.copied_bytes()
 
     def _plan_statistics(self) -> PlanStatistics:
+        from ..tracing.statistics import PlanStatistics
+
         return PlanStatistics() if self._plans is None else self._plans.statistics()
 
     def _part_statistics(self) -> tuple[NetworkStatistics, ...]:
@@ -204,6 +205,8 @@ class CompiledNetwork(Closing):
         With PERF_COUNT its ``nodes`` are those of the latest runs, drawn below their stages.
         ``trace().save("trace.html")`` makes a page of them, ``.json`` a file for Perfetto.
         """
+        from ..tracing.timeline import Trace
+
         self.refuse_after_fork()
         recorder = self.admission.recorder
         spans, nodes = recorder.spans(self.device), recorder.nodes()
@@ -263,12 +266,16 @@ class CompiledNetwork(Closing):
         beside it. Raises NotSupportedError if the device has dropped what it would write,
         BlobError if it cannot be written, ClosedError.
         """
+        from .export import export_to
+
         self.refuse_if_closed()
         return export_to(target, self.write_blob)
 
     async def export_async(self, target: ExportTarget | None = None) -> bytes | None:
         """Export on a thread, so that the event loop goes on; as ``export``."""
         from anyio import to_thread
+
+        from .export import export_to
 
         self.refuse_if_closed()
         return await to_thread.run_sync(partial(export_to, target, self.write_blob))
@@ -280,6 +287,9 @@ class CompiledNetwork(Closing):
 
     def write_frames(self, blob: BlobWriter) -> None:
         """Do what ``write_blob`` does, also for ``keep_at_close``, when runs are refused."""
+        from ..blobs.network_record import write_network_record
+        from .export import network_record
+
         states = {} if self.states is None else self.states.named
         facts = network_record(
             self.name,
@@ -304,6 +314,8 @@ class CompiledNetwork(Closing):
 
     def _write_model(self, blob: BlobWriter) -> TensorWriter:
         """Add the model, with all its weights, and return its tensors."""
+        from ..blobs.graph_record import write_model_record
+
         model = self._model_to_export()
         if model is None and self.model_again is not None:
             with placed(**self.admission.where):

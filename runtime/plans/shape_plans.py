@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -15,9 +15,11 @@ from ..graph.node_failure import failure_at
 from ..passes import bound_input_shapes
 from ..properties.properties import INPUT_SHAPES
 from ..tensors.tensor import Port, Signature, signature_reader
-from ..tracing.statistics import PlanStatistics
 from ..type_inference import ContradictionError
 from .plan_cache import PendingPlan, PlanCache, PlanLimits, refuse_to_build
+
+if TYPE_CHECKING:
+    from ..tracing.statistics import PlanStatistics
 
 __all__ = ["ShapePlans", "Signature"]
 
@@ -64,6 +66,8 @@ class ShapePlans(Generic[P]):
 
     def statistics(self) -> PlanStatistics:
         """Return how many plans there are, what building them took, and how often they were hit."""
+        from ..tracing.statistics import PlanStatistics
+
         cache = self._cache
         return PlanStatistics(
             len(cache),

@@ -1,4 +1,4 @@
-"""`import aioinfer` loads only what it needs, and little.
+"""`import aioinfer`, and a load, import only what they need, and little.
 
 Time is for benchmarks/loads/load.py: what an import reads is the same on every machine.
 """
@@ -7,14 +7,17 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
-OWN_MODULES = 170
-OWN_CODE_BYTES = 1_550_000  # marshalled, as Python 3.11 compiles; reading it takes 60 to 80 ms
-OTHER_MODULES = 80  # beyond numpy and what it loads; half of them are asyncio
+OWN_MODULES = 160
+OWN_CODE_BYTES = 1_400_000  # marshalled, as Python 3.11 compiles; reading it takes 60 to 80 ms
+OTHER_MODULES = 25  # beyond numpy and what it loads
 HEAVY = {
-    *("anyio", "google.protobuf", "grpc", "httptools", "onnx", "rich"),
+    *("anyio", "asyncio", "google.protobuf", "grpc", "httptools", "onnx", "rich"),
     *("starlette", "trio", "uvicorn", "uvloop"),
 }
 
@@ -58,3 +61,72 @@ def test_importing_the_package_leaves_the_rest_alone(imported: tuple[set[str], i
         f"aioinfer.runtime.tracing.timeline.{name}" for name in ("chrome", "page", "stage_table")
     }
     assert sorted(writers & modules) == []
+
+
+LOAD = """
+import json, sys
+import numpy
+import aioinfer
+before = set(sys.modules)
+with aioinfer.Core() as core:
+    network = core.load_network(sys.argv[1], "CPU")
+    loaded = set(sys.modules) - before
+    network.create_infer_request().infer_sync({"x": numpy.ones((2, 8), numpy.float32)})
+print(json.dumps([sorted(loaded), sorted(set(sys.modules) - before - loaded)]))
+"""
+LOADED_MODULES, FIRST_RUN_MODULES = 150, 8
+NOT_FOR_A_PERCEPTRON = (
+    *(
+        "backends.cpu.blobs",
+        "backends.cpu.kernels.matrices.attention",
+        "backends.cpu.kernels.trees",
+    ),
+    *("backends.cpu.kernels.matrices.native", "backends.cpu.kernels.normalization"),
+    *("backends.cpu.kernels.windows.convolution.", "backends.cpu.passes.int8"),
+    *("backends.cpu.passes.packed_fusion", "backends.cpu.pieces.pieced_network"),
+    *("backends.hetero", "backends.ort", "backends.reference", "runtime.blobs"),
+    *("runtime.decompositions.", "runtime.interpretation", "runtime.network.staged_network"),
+    *("runtime.onnx_native", "runtime.onnx_reader.conversion", "runtime.onnx_writer"),
+    *("runtime.operators.images", "runtime.operators.ml", "runtime.operators.recurrent"),
+    *("runtime.passes.attention", "runtime.passes.fusion.einsum", "runtime.passes.layout"),
+    *("runtime.preprocessing", "runtime.testing", "runtime.tracing.timeline"),
+    *(
+        "runtime.type_inference.families.recurrent_types",
+        "runtime.type_inference.families.ml_types",
+    ),
+)
+
+
+def perceptron() -> bytes:
+    weights = [np.ones(shape, np.float32) for shape in ((8, 16), (16, 4))]
+    nodes = [
+        helper.make_node("Gemm", ["x", "first"], ["summed"]),
+        helper.make_node("Relu", ["summed"], ["hidden"]),
+        helper.make_node("MatMul", ["hidden", "second"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])
+    constants = [
+        numpy_helper.from_array(array, name)
+        for array, name in zip(weights, ("first", "second"), strict=True)
+    ]
+    graph = helper.make_graph(nodes, "perceptron", [x], [y], constants)
+    opsets = [helper.make_opsetid("", 21)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+
+
+def test_a_load_imports_what_its_model_needs(tmp_path: Path) -> None:
+    file = tmp_path / "perceptron.onnx"
+    file.write_bytes(perceptron())
+    command = [sys.executable, "-P", "-c", LOAD, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded, by_first_run = (
+        [name.removeprefix("aioinfer.") for name in names if name.startswith("aioinfer.")]
+        for names in json.loads(done.stdout)
+    )
+    assert 50 < len(loaded) < LOADED_MODULES
+    assert len(by_first_run) < FIRST_RUN_MODULES, by_first_run
+    found = [*loaded, *by_first_run]
+    assert [name for name in found if f"{name}.".startswith(NOT_FOR_A_PERCEPTRON)] == []
+    assert sorted(name for name in HEAVY | {"ml_dtypes"} if f'"{name}"' in done.stdout) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
 from ....errors import AioInferError, ModelError, PropertyError, nearest
@@ -52,6 +51,8 @@ def _pairs_of_metadata(model: Model) -> Mapping[str, str]:
     text = model.metadata.get(STATE_KEY)
     if text is None:
         return {}
+    import json
+
     try:
         pairs = json.loads(text)
         if not isinstance(pairs, dict) or not all(isinstance(to, str) for to in pairs.values()):
