@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from importlib.metadata import EntryPoint, entry_points  # 45 ms that `import aioinfer` need not pay
-from typing import Any
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, NamedTuple
 
-__all__ = ["ENTRY_POINT_GROUP", "installed_devices"]
+from .installed_packages import metadata_folders, metadata_text
+
+__all__ = ["ENTRY_POINT_GROUP", "InstalledDevice", "installed_devices"]
 
 ENTRY_POINT_GROUP = "aioinfer.backends"
 
-_found: tuple[tuple[Any, ...], tuple[EntryPoint, ...]] | None = None
+
+class InstalledDevice(NamedTuple):
+    """An entry point: the device's name, and ``module:attribute`` of what makes its plugin."""
+
+    name: str
+    value: str
+
+    def load(self) -> Any:
+        """Import what makes the plugin; raises what that raises."""
+        module, _, attribute = self.value.partition("[")[0].partition(":")
+        names = [name.strip() for name in attribute.split(".") if name.strip()]
+        return functools.reduce(getattr, names, import_module(module.strip()))
+
+
+_found: tuple[tuple[Any, ...], tuple[InstalledDevice, ...]] | None = None
 """What was found last, after the state of the places where it was looked for."""
 
 
-def installed_devices() -> tuple[EntryPoint, ...]:
+def installed_devices() -> tuple[InstalledDevice, ...]:
     """Return the entry points of all devices, in the order of ``sys.path``.
 
     Each package's metadata is read, for milliseconds, where the places have changed since the last
@@ -26,8 +44,33 @@ def installed_devices() -> tuple[EntryPoint, ...]:
     global _found
     places = _places()
     if _found is None or _found[0] != places:
-        _found = places, tuple(entry_points(group=ENTRY_POINT_GROUP))
+        _found = places, tuple(_look())
     return _found[1]
+
+
+def _look() -> Iterator[InstalledDevice]:
+    folders = metadata_folders()
+    if folders is None:
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=ENTRY_POINT_GROUP):
+            yield InstalledDevice(point.name, point.value)
+        return
+    for folder in folders.values():
+        text = metadata_text(folder, "entry_points.txt")
+        if ENTRY_POINT_GROUP in text:
+            yield from _entries(text)
+
+
+def _entries(text: str) -> Iterator[InstalledDevice]:
+    """Read the file of a package's entry points, and leave out those of other groups."""
+    group = ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            group = line.strip("[]")
+        elif group == ENTRY_POINT_GROUP and line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            yield InstalledDevice(name.strip(), value.strip())
 
 
 def _places() -> tuple[Any, ...]:

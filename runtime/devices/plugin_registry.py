@@ -15,9 +15,8 @@ from .device_name import check_plugin_name
 from .plugin import CoreHandle, Plugin
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from ...executors import ExecutorManager
+    from .installed_devices import InstalledDevice
 
 __all__ = ["MakePlugin", "PluginRegistry", "closed_core"]
 
@@ -57,7 +56,7 @@ class PluginRegistry:
             for found in installed_devices():
                 self._add_installed(found)
 
-    def _add_installed(self, found: EntryPoint) -> None:
+    def _add_installed(self, found: InstalledDevice) -> None:
         """Add what a package brings along; a package with a mistake costs the others nothing."""
         try:
             check_plugin_name(found.name)

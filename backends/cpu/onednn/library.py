@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.metadata
 import os
 import platform
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from ....errors import DeviceError
 from ....executors import check_files, find_shortage
+from ....runtime.devices.installed_packages import find_installed_file
 from ..native.extension import native_extension
 
 __all__ = [
@@ -64,15 +64,9 @@ def find_library() -> str:
 
 def _library_of_wheel() -> str | None:
     check_files("looking for oneDNN")
-    try:
-        files = importlib.metadata.files(WHEEL) or []
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    for file in files:
-        if file.name == SYSTEM_NAME:
-            path = Path(str(file.locate())).resolve()
-            return str(path) if path.is_file() else None
-    return None
+    found = find_installed_file(WHEEL, SYSTEM_NAME)
+    path = None if found is None else found.resolve()
+    return str(path) if path is not None and path.is_file() else None
 
 
 def open_library(path: str) -> tuple[ctypes.CDLL, Version]:

@@ -178,7 +178,7 @@ def test_a_file_is_known_once_it_is_settled(
 ) -> None:
     monkeypatch.undo()
     now_ns = file.stat().st_ctime_ns + age_s * 10**9
-    monkeypatch.setattr("aioinfer.runtime.devices.importing.time.time_ns", lambda: now_ns)
+    monkeypatch.setattr("aioinfer.runtime.devices.file_status.time.time_ns", lambda: now_ns)
     load(core, file, tmp_path / "cache")
     assert len(list((tmp_path / "cache" / "digests").glob("*"))) == (age_s > 30)
 

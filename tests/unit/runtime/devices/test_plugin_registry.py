@@ -148,7 +148,7 @@ def test_metadata_of_packages_is_read_once_while_none_comes_or_goes(
 ) -> None:
     with aioinfer.Core() as core:
         names = core.plugin_names
-    monkeypatch.setattr(installed_devices, "entry_points", None)
+    monkeypatch.setattr(installed_devices, "metadata_folders", None)
     with aioinfer.Core() as core:
         assert core.plugin_names == names
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import ctypes.util
 import errno
-import importlib.metadata
 import platform
 import subprocess
 import sys
@@ -90,16 +89,15 @@ def test_elsewhere_an_own_build_is_taken_all_the_same(
 
 @pytest.mark.parametrize("files", [None, [], ["other.so"]])
 def test_without_the_wheel_the_systems_library_is_tried(
-    monkeypatch: pytest.MonkeyPatch, files: list[str] | None
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: list[str] | None
 ) -> None:
-    def no_wheel(name: str) -> Any:
-        if files is None:
-            raise importlib.metadata.PackageNotFoundError(name)
-        return [importlib.metadata.PackagePath(file) for file in files]
-
+    if files is not None:
+        info = tmp_path / "onednn_cpu_gomp-2023.2.0.dist-info"
+        info.mkdir()
+        (info / "RECORD").write_text("".join(f"{file},sha256=x,1\n" for file in files))
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(importlib.metadata, "files", no_wheel)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert find_library() == SYSTEM_NAME
 
 

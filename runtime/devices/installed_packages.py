@@ -1,0 +1,73 @@
+"""The metadata of installed packages, as the folders that installers leave.
+
+importlib.metadata, with what it imports, takes longer to import than all of them to read.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+__all__ = ["find_installed_file", "metadata_folders", "metadata_text"]
+
+_SUFFIXES = (".dist-info", ".egg-info")
+
+
+def metadata_folders() -> dict[str, str] | None:
+    """Return each package's folder by its name, ``a_name`` in lower case, as ``sys.path`` has them.
+
+    The first package of a name counts. None where not all can be told so: archives on the path and
+    finders of others may bring some. Raises OSError where a folder cannot be looked at for want of
+    files or memory.
+    """
+    if any(hasattr(item, "find_distributions") for item in sys.meta_path if item is not PathFinder):
+        return None
+    found: dict[str, str] = {}
+    for path in sys.path:
+        try:
+            names = os.listdir(path or os.curdir)
+        except (FileNotFoundError, PermissionError):
+            continue
+        except NotADirectoryError:
+            return None
+        if path.endswith(".egg"):
+            return None
+        for name in names:
+            if name.endswith(_SUFFIXES):
+                found.setdefault(_package_of(name), os.path.join(path, name))
+    return found
+
+
+def metadata_text(folder: str, name: str) -> str:
+    """Return a file of a package's metadata; empty where there is none to be read."""
+    try:
+        return Path(folder, name).read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return ""
+
+
+def find_installed_file(package: str, name: str) -> Path | None:
+    """Return the first file of this name that a package has installed, wherever it lies."""
+    folders = metadata_folders()
+    if folders is None:
+        import importlib.metadata
+
+        try:
+            files = importlib.metadata.files(package) or []
+        except importlib.metadata.PackageNotFoundError:
+            return None
+        return next((Path(str(file.locate())) for file in files if file.name == name), None)
+    folder = folders.get(_package_of(f"{package.replace('-', '_')}-."))
+    if folder is None:
+        return None
+    for line in metadata_text(folder, "RECORD").splitlines():
+        file = line.partition(",")[0].strip('"')
+        if file.rpartition("/")[2] == name:
+            return Path(folder).parent / file
+    return None
+
+
+def _package_of(name: str) -> str:
+    return name.rpartition(".")[0].partition("-")[0].replace(".", "_").lower()
