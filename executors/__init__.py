@@ -4,6 +4,7 @@ from ..errors import ClosedError as ClosedError  # first: outside the package th
 from .base import (
     NO_LANE,
     NOW,
+    TRIES,
     HostReady,
     Lane,
     Ready,
@@ -49,6 +50,7 @@ from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
 __all__ = [
     "NOW",
     "NO_LANE",
+    "TRIES",
     "Clock",
     "CompletionThread",
     "CpuAllowance",

@@ -62,13 +62,17 @@ def started(network: aioinfer.ExecutableNetwork) -> list[Any]:
 
 
 def results_of(request: aioinfer.InferRequest) -> Any:
-    """Wait for its results, once more where the call of wait itself has no memory."""
-    try:
-        assert request.wait(WAIT_S), "it never ended"
-        return request.results
-    except MemoryError:
-        assert request.wait(WAIT_S), "it never ended"
-        return request.results
+    """Wait for its results."""
+    assert patient(lambda: request.wait(WAIT_S)), "it never ended"
+    return patient(lambda: request.results)
+
+
+def patient(call: Callable[[], Any]) -> Any:
+    """Make a call of the test's own, and up to twice more where that has no memory."""
+    for _ in range(2):
+        with suppress(MemoryError):
+            return call()
+    return call()
 
 
 def called_back(network: aioinfer.ExecutableNetwork, *, cancels: bool = False) -> list[Any]:
@@ -90,11 +94,7 @@ def called_back(network: aioinfer.ExecutableNetwork, *, cancels: bool = False) -
             results_of(request)
         except AioInferError:
             continue  # which its callback has told
-    try:
-        is_over = network.admission.wait_until_over(WAIT_S)
-    except MemoryError:  # of that call, which the test has made
-        is_over = network.admission.wait_until_over(WAIT_S)
-    assert is_over
+    assert patient(lambda: network.admission.wait_until_over(WAIT_S))
     return outcomes
 
 
@@ -120,17 +120,23 @@ WAYS = [started, called_back, cancelled, awaited]
 
 
 def check_each_is_answered_once(
-    network: aioinfer.ExecutableNetwork, package: ModuleType, patch: pytest.MonkeyPatch, ask: Ask
+    network: aioinfer.ExecutableNetwork,
+    package: ModuleType,
+    patch: pytest.MonkeyPatch,
+    ask: Ask,
+    gap: int = 0,
+    step: int = 1,
 ) -> tuple[int, int]:
     """Have each call of the package fail once; count the calls, and those of which one was told.
 
-    Every time five requests are asked for, and one more when they are answered.
+    Every time five requests are asked for, and one more when they are answered. ``gap``: the call
+    so far behind fails as well. ``step``: only each so many calls are tried.
     """
     ask(network)
     calls = FailingCalls(package, patch)
     failed_count = 0
-    for number in range(1000):
-        calls.arm(number)
+    for number in range(0, 1000, step):
+        calls.arm(number, gap)
         outcomes = ask(network)
         calls.disarm()
         assert len(outcomes) == 5, calls.where
