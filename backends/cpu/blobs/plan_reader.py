@@ -32,6 +32,8 @@ from ..plans.step_bounds import (
     find_primitive_overrun,
     find_shared_memory,
     find_write_to_constant,
+    find_wrong_places,
+    native_places,
     native_writes,
     primitive_writes,
 )
@@ -183,6 +185,9 @@ class PlanReader:
         words = tuple([count_of(word, -(1 << 63), (1 << 63) - 1) for word in parameters])
         _refuse(origin, find_native_overrun(kernel, operands, words))
         _refuse(origin, find_write_to_constant(native_writes(kernel, operands, words)))
+        for place in native_places(kernel, operands):  # a file's own may change after the look
+            place.buffer.array = None if place.buffer.array is None else place.buffer.array.copy()
+        _refuse(origin, find_wrong_places(kernel, operands, words))
         return NativeStep(origin, kernel, operands, words)
 
     def _numpy_step(

@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from ctypes import c_uint
 
+import numpy as np
+
 from ..onednn.bindings import ARG, Attributes, Descs, PrimitiveDesc
 from ..onednn.numbers import USE_GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT
 from .kernel_bounds import reaches_of
+from .native_bounds.int8_bounds import INT8_RULES, has_places
 from .operand_layout import Buffer, Operand
 
 __all__ = [
@@ -24,6 +27,8 @@ __all__ = [
     "find_primitive_overrun",
     "find_shared_memory",
     "find_write_to_constant",
+    "find_wrong_places",
+    "native_places",
     "native_writes",
     "primitive_writes",
 ]
@@ -148,7 +153,28 @@ def native_writes(
         return operands[-1 - parameters[12] :]
     if kernel == "vote_by_pairs":
         return operands[-3:]
+    if kernel in INT8_RULES:  # the scratch, and the result
+        return operands[-2:]
     return operands[-1:]
+
+
+def native_places(kernel: str, operands: Sequence[Operand]) -> Sequence[Operand]:
+    """Return which operands a native kernel goes by without a look at them in each run."""
+    return operands[2:3] if kernel == "int8_product" else ()
+
+
+def find_wrong_places(
+    kernel: str, operands: Sequence[Operand], parameters: Sequence[int]
+) -> str | None:
+    """Look at the content of ``native_places``, whose parameters are known to be right."""
+    for operand in native_places(kernel, operands):
+        array = operand.buffer.array
+        if operand.buffer.kind != "constant" or array is None:
+            return f"it goes by {operand.buffer}, which is no constant"
+        numbers = np.frombuffer(array, np.int32, operand.layout.count, operand.offset_bytes)
+        if not has_places(parameters, numbers):
+            return "its weights go with data that a row has not"
+    return None
 
 
 def primitive_writes(desc: PrimitiveDesc, given: Mapping[int, Operand]) -> list[Operand]:

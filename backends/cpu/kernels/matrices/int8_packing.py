@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...onednn.bindings import aligned_bytes
+
 __all__ = [
     "CHUNK_BYTES",
     "PANEL",
@@ -50,35 +52,47 @@ class PackedProduct(NamedTuple):
 def packed_product(weights: Array, *, is_signed: bool) -> PackedProduct:
     """Pack int8 weights (groups, columns of one, numbers of a row); ``is_signed`` are the data.
 
-    Chunks whose pairs may overflow are halved if they are few, and wide otherwise.
+    Chunks whose pairs may overflow are halved if they are few, and wide otherwise. Panels are
+    looked at one by one: malloc keeps what large temporary arrays leave behind.
     """
     groups, columns, numbers = weights.shape
-    panels = -(-columns // PANEL)
-    padded = np.zeros((groups, panels * PANEL, -(-numbers // CHUNK_BYTES) * CHUNK_BYTES), np.int8)
-    padded[:, :columns, :numbers] = weights
-    wholes = padded.view(np.uint32).reshape(groups * panels, PANEL, -1).transpose(0, 2, 1)
-    chunks = np.ascontiguousarray(wholes).view(np.int8)
-    chunks = chunks.reshape(groups * panels, -1, PANEL, CHUNK_BYTES)
-    is_large = _is_too_large(chunks)
+    panels = [(group, first) for group in range(groups) for first in range(0, columns, PANEL)]
+    row_chunks = -(-numbers // CHUNK_BYTES)
+    is_large = np.array([_is_too_large(_panel(weights, *place)) for place in panels])
     is_mixed = bool(is_large.sum() > _MOST_HALVED * is_large.size)
-    starts = np.zeros((groups * panels, PANEL), np.int32)
-    if is_signed:
-        starts[:] = -128 * chunks.sum(axis=(1, 3), dtype=np.int64)
-    made: list[Array] = []
+    starts = np.zeros((len(panels), PANEL), np.int32)
     places: list[Array] = []
-    for panel, large in zip(chunks, is_large, strict=True):
+    chunk_count = len(panels) * row_chunks + int(is_large.sum())
+    made = aligned_bytes(chunk_count * CHUNK_BYTES * PANEL)
+    end = 0
+    for index, (place, large) in enumerate(zip(panels, is_large, strict=True)):
+        panel = _panel(weights, *place)
+        if is_signed:
+            starts[index] = -128 * panel.sum(axis=(0, 2), dtype=np.int64)
         (again,) = np.nonzero(large)
         if is_mixed:
             (narrow,) = np.nonzero(~large)
-            made += [_bytes_of(panel[narrow]), _bytes_of(_widened(panel[again]))]
-            places += [narrow, len(panel) + (2 * again[:, np.newaxis] + [0, 1]).reshape(-1)]
+            parts = [panel[narrow], _widened(panel[again])]
+            places += [narrow, row_chunks + (2 * again[:, np.newaxis] + [0, 1]).reshape(-1)]
         else:
             halves = panel[again] >> 1
-            whole = panel.copy()
-            whole[again] -= halves
-            made += [_bytes_of(whole), _bytes_of(halves)]
-            places += [np.concatenate((np.arange(len(panel)), again)), again[:0]]
-    return PackedProduct(np.concatenate(made), _joined(places), starts, is_mixed)
+            panel[again] -= halves
+            parts = [panel, halves]
+            places += [np.concatenate((np.arange(row_chunks), again)), again[:0]]
+        for part in parts:
+            begin, end = end, end + part.nbytes
+            made[begin:end] = _bytes_of(part)
+    return PackedProduct(made, _joined(places), starts, is_mixed)
+
+
+def _panel(weights: Array, group: int, first: int) -> Array:
+    """Copy the chunks of the columns from ``first`` on: (chunks, columns, 4), 0 beyond the last."""
+    found = weights[group, first : first + PANEL]
+    columns, numbers = found.shape
+    padded = np.zeros((PANEL, -(-numbers // CHUNK_BYTES) * CHUNK_BYTES), np.int8)
+    padded[:columns, :numbers] = found
+    chunks = padded.view(np.uint32).T.copy().view(np.int8)
+    return chunks.reshape(-1, PANEL, CHUNK_BYTES)
 
 
 def _widened(chunks: Array) -> Array:
@@ -102,33 +116,37 @@ def packed_squares(weights: Array) -> Array:
     Doubled along both axes they are sums and differences of whole numbers, of up to 9 * 128.
     """
     columns, channels = weights.shape[:2]
-    panels = -(-columns // PANEL)
-    padded = np.zeros((panels * PANEL, channels, 3, 3), np.int16)
-    padded[:columns] = weights
     spread = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.int16)
-    made = np.einsum("ai,pcij,bj->abpc", spread, padded, spread, optimize=True)
-    made = made.reshape(16, panels, PANEL, channels // 2, 2).transpose(1, 0, 3, 2, 4)
-    return _bytes_of(made.astype(np.int16, copy=False))
+    panel_bytes = 16 * channels * PANEL * 2
+    made = aligned_bytes(-(-columns // PANEL) * panel_bytes)
+    for index, first in enumerate(range(0, columns, PANEL)):
+        padded = np.zeros((PANEL, channels, 3, 3), np.int16)
+        padded[: columns - first] = weights[first : first + PANEL]
+        panel = np.einsum("ai,pcij,bj->abpc", spread, padded, spread, optimize=True)
+        panel = panel.reshape(16, PANEL, channels // 2, 2).transpose(0, 2, 1, 3)
+        made[index * panel_bytes :][:panel_bytes] = _bytes_of(panel.astype(np.int16, copy=False))
+    return made
 
 
 def fits_squares(weights: Array) -> bool:
     """True if four times the largest sums of packed_squares(weights) fit 32 bits."""
-    sizes = np.abs(weights.astype(np.int64)).reshape(len(weights), -1).sum(axis=1)
-    return bool(4 * _MOST_DATA * sizes.max(initial=0) < 1 << 31)
+    largest = max(
+        (int(np.abs(row.astype(np.int16)).sum(dtype=np.int64)) for row in weights), default=0
+    )
+    return 4 * _MOST_DATA * largest < 1 << 31
 
 
-def _is_too_large(chunks: Array) -> Array:
-    """Return which chunks of which panels hold a pair that may overflow: both of one sign."""
-    pairs = np.add(chunks[..., ::2], chunks[..., 1::2], dtype=np.int16)
-    pairs = pairs.reshape(*chunks.shape[:2], -1)
-    found: Array = np.maximum(pairs.max(axis=2), -pairs.min(axis=2)) > _LARGEST_PAIR
+def _is_too_large(panel: Array) -> Array:
+    """Return which chunks of a panel hold a pair that may overflow: both of one sign."""
+    pairs = np.add(panel[..., ::2], panel[..., 1::2], dtype=np.int16).reshape(len(panel), -1)
+    found: Array = np.maximum(pairs.max(axis=1), -pairs.min(axis=1)) > _LARGEST_PAIR
     return found
 
 
 def _joined(places: list[Array]) -> Array:
     """Write where each list ends, and behind the ends the lists."""
     ends = np.cumsum([0, *map(len, places)])
-    return np.concatenate((ends, *places)).astype(np.int32)
+    return np.concatenate((ends, *places), dtype=np.int32, casting="same_kind")
 
 
 def _bytes_of(array: Array) -> Array:

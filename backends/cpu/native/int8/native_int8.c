@@ -101,20 +101,6 @@ static int is_pointwise(const struct product *p)
     return p->height == p->made_height && p->width == p->made_width;
 }
 
-/* Whether the chunks of a row that weights name are there, panel by panel. */
-static int has_places(const struct product *p)
-{
-    const int64_t panels = p->groups * p->panels;
-    const int32_t *ends = p->places, *places = ends + 2 * panels + 1;
-    int is_inside = ends[0] == 0 && ends[2 * panels] <= p->chunk_count;
-
-    for (int64_t end = 0; end < 2 * panels; end++)
-        is_inside &= ends[end] <= ends[end + 1];
-    for (int64_t index = 0; index < p->chunk_count; index++)
-        is_inside &= places[index] >= 0 && places[index] < p->row_bytes / CHUNK;
-    return is_inside;
-}
-
 /* What all kernels begin with: read what they are given. */
 static int begin(struct product *p, char *const *data, const int64_t *parameters, int has_places_too)
 {
@@ -172,8 +158,6 @@ static int int8_product(char *const *data, const int64_t *parameters, const char
 
     if (status != STATUS_OK)
         return status;
-    if (!has_places(&product))
-        return STATUS_INDEX;
     product.is_pointwise = is_pointwise(&product);
     product.is_direct = product.is_pointwise && !product.is_mixed && product.flip == 0
                         && product.groups == 1 && product.channels % CHUNK == 0;

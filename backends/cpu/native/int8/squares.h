@@ -66,15 +66,11 @@ INLINE void FOR(multiply_squares)(const struct product *p, const char *data, int
         }
 }
 
-/* One part: some squares for all panels, or all squares for some panels where squares are few. */
+/* One part: some squares for all panels. */
 static void FOR(squares_part)(const struct product *p, int64_t part, const char *stop)
 {
     const int64_t count = p->images * p->squares[0] * p->squares[1];
-    const int64_t goes_by_panels = count < ROWS_OF_PARTS / 4 && p->panels >= 2 * p->parts;
-    const int64_t first_panel = goes_by_panels ? p->panels * part / p->parts : 0;
-    const int64_t last_panel = goes_by_panels ? p->panels * (part + 1) / p->parts : p->panels;
-    const int64_t begin = goes_by_panels ? 0 : count * part / p->parts;
-    const int64_t end = goes_by_panels ? count : count * (part + 1) / p->parts;
+    const int64_t begin = count * part / p->parts, end = count * (part + 1) / p->parts;
     const int64_t step = p->block_rows * p->channels * 2 + SQUARE_SLACK;
     const int64_t sum_bytes = SQUARE * SQUARE * p->block_rows * PANEL * (int64_t)sizeof(int32_t);
     char *own = p->scratch + part * (sum_bytes + SQUARE * SQUARE * step);
@@ -91,7 +87,7 @@ static void FOR(squares_part)(const struct product *p, int64_t part, const char 
             for (int64_t channel = 0; channel < p->channels; channel += PANEL)
                 FOR(spread_square)(p, from, channel, to, step);
         }
-        for (int64_t panel = first_panel; panel < last_panel; panel++) {
+        for (int64_t panel = 0; panel < p->panels; panel++) {
             int32_t *sums = (int32_t *)(void *)own;
             FOR(multiply_squares)(p, own + sum_bytes, step, sums, last - first, panel);
             FOR(finish_squares)(p, sums, first, last, panel);

@@ -6,20 +6,23 @@ The rules follow native/int8/ word by word.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from .....runtime.graph import DType
 from ..elementwise_parameters import FLOAT_STEPS
 from ..int8_words import WORD_COUNT, Int8Words
 from .reach import FLOAT32, INT8, INT32, MOST_PARTS, UINT8, Reach, Rule, product, take
 
-__all__ = ["INT8_RULES"]
+__all__ = ["INT8_RULES", "has_places"]
 
 _TYPES: Mapping[int, tuple[int, Collection[DType]]] = {
     DType.FLOAT32.value: (4, FLOAT32),
     DType.UINT8.value: (1, UINT8),
     DType.INT8.value: (1, INT8),
 }
-_PANEL, _SLACK, _MOST_TAPS = 16, 32, 64
+_PANEL, _SLACK, _SQUARE_SLACK, _MOST_TAPS = 16, 32, 64, 64
 _MOST_OTHERS, _MOST_STEPS, _MOST_LENGTH = 8, 32, 1 << 31
 
 
@@ -38,6 +41,21 @@ def _int8_product(parameters: Sequence[int]) -> list[Reach]:
     ]
     scratch = product(words.parts, product(words.block_rows, row) + _SLACK)
     return _operands(words, types, weights, scratch)
+
+
+def has_places(parameters: Sequence[int], numbers: np.ndarray[Any, np.dtype[np.int32]]) -> bool:
+    """Look whether the chunks of a row are there that the weights of ``int8_product`` go with.
+
+    The kernel does not look again. ``numbers`` are as native_int8.c has them.
+    """
+    words, _ = _checked(parameters)
+    end_count = 2 * words.groups * -(-words.columns // _PANEL) + 1
+    ends, places = numbers[:end_count], numbers[end_count:]
+    row = -(-words.window[0] * words.window[1] * words.channels // 4) * (3 if words.is_mixed else 1)
+    is_inside = (places >= 0).all() and (places < row).all()
+    return bool(
+        ends[0] == 0 and (np.diff(ends) >= 0).all() and ends[-1] <= len(places) and is_inside
+    )
 
 
 def _int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
@@ -62,7 +80,7 @@ def _int8_squares(parameters: Sequence[int]) -> list[Reach]:
         raise ValueError(f"squares of {words.channels} channels in blocks of {words.block_rows}")
     weights = product(-(-words.columns // _PANEL), _PANEL, words.channels, 16 * 2)
     row = 2 * words.channels + 4 * _PANEL
-    part = 16 * (product(words.block_rows, row) + 2 * _SLACK)
+    part = 16 * (product(words.block_rows, row) + _SQUARE_SLACK)
     scratch = product(words.parts, part) + words.channels
     return _operands(words, types, [(0, weights, UINT8)], scratch)
 

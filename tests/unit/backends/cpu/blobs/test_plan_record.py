@@ -19,6 +19,7 @@ from aioinfer.backends.cpu.blobs.primitive_calls import CALLS, find_misfit
 from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.onednn.bindings import ARG, Attributes, Numbers, open_engine
 from aioinfer.backends.cpu.passes import PASS_NAMES
+from aioinfer.backends.cpu.precision import has_native_int8
 from aioinfer.errors import AioInferError, BlobError, PropertyError
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
@@ -623,3 +624,38 @@ def test_no_run_decides_how_much_a_step_of_numpy_computes(op: str, core: aioinfe
         writer.add_bytes(name, bytes(small) if is_changed else blob.memory(name).tobytes())
     with pytest.raises(BlobError):
         core.import_network(b"".join(writer.chunks()))
+
+
+def test_a_native_int8_step_goes_by_a_constant_and_writes_to_none(core: aioinfer.Core) -> None:
+    """It does not look again where it reads and writes."""
+    if not has_native_int8(open_engine().instruction_set):
+        pytest.skip("int8 is oneDNN's on this processor")
+    nodes = [
+        node("DequantizeLinear", ["q", "scale", "zero"], ["a"]),
+        node("DequantizeLinear", ["k", "scale"], ["b"]),
+        node("Conv", ["a", "b"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    constants = {
+        "scale": np.float32(0.1),
+        "zero": np.uint8(3),
+        "k": RANDOM.integers(-128, 128, (136, 136, 3, 3)).astype(np.int8),
+    }
+    graph = model([node("QuantizeLinear", ["x", "scale", "zero"], ["q"]), *nodes], [1, 136, 5, 5])
+    for name, array in constants.items():
+        graph.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    with core.load_network(graph, "CPU", {"INFERENCE_NUM_THREADS": 1}) as network:
+        blob = Blob.open(network.export())
+    content = blob.json("only_plan/plan")
+    (operands,) = (row[3] for row in content["steps"] if row[2] == "int8_product")
+    constant, places, scratch = (operands[index] for index in (1, 2, -2))
+
+    def told(moved: int, into: int) -> str:
+        crafted = copy.deepcopy(content)
+        crafted["operands"][moved][0] = crafted["operands"][into][0]
+        with pytest.raises(BlobError) as raised:
+            core.import_network(rewritten(blob, "only_plan/plan", crafted))
+        return str(raised.value)
+
+    assert "which is no constant" in told(places, scratch)
+    assert "which is there to be read" in told(scratch, constant)
+    assert "go with data that a row has not" in told(places, constant)

@@ -9,13 +9,17 @@ import pytest
 
 from aioinfer import Core
 from aioinfer.backends.cpu.kernels.matrices.matmul import matmul
-from aioinfer.backends.cpu.native.step_runner import double_bits, step_runner
+from aioinfer.backends.cpu.native.step_runner import KIND_END, double_bits, step_runner
 from aioinfer.backends.cpu.onednn.bindings import OneDnnError, open_engine
 from aioinfer.backends.cpu.plans.kernel_bounds import reaches_of
 from aioinfer.backends.cpu.plans.operand_layout import Buffer, Layout, Operand
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
-from aioinfer.backends.cpu.plans.step_bounds import find_native_overrun, native_writes
+from aioinfer.backends.cpu.plans.step_bounds import (
+    find_native_overrun,
+    find_wrong_places,
+    native_writes,
+)
 from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.comparing import model_of
@@ -208,6 +212,9 @@ def test_a_buffer_that_is_a_byte_too_short_is_found(kernel: str, short: int) -> 
         ("layer_norm", 3),
         ("recurrent", 4),
         ("vote_by_pairs", 6),
+        ("int8_depthwise", 4),
+        ("int8_product", 7),
+        ("int8_squares", 4),
     ],
 )
 def test_all_that_a_kernel_writes_is_known(kernel: str, reads: int) -> None:
@@ -215,6 +222,55 @@ def test_all_that_a_kernel_writes_is_known(kernel: str, reads: int) -> None:
     kinds, parameters = CALLS[kernel]
     operands = operands_of(kinds)
     assert native_writes(kernel, operands, parameters) == operands[reads:]
+
+
+@pytest.mark.parametrize("kernel", CALLS)
+def test_a_kernel_writes_nothing_else(kernel: str) -> None:
+    """Not even what it is not known to write: scratch, statistics, or a second result."""
+    kinds, parameters = CALLS[kernel]
+    arrays = [np.zeros(shape, dtype.numpy) for dtype, shape in kinds]
+    for array in arrays:
+        array[...] = {"f": 1, "u": 3}.get(array.dtype.kind, 0)
+    before = [array.tobytes() for array in arrays]
+    steps = step_runner(open_engine())
+    payload = [len(arrays), *(word for array in arrays for word in (0, array.ctypes.data))]
+    words = [*payload, *parameters]
+    table = [0, 0, 0, steps.kinds[kernel], 2 + len(words), *words, KIND_END, 2]
+    steps.run(np.array(table, np.int64), (), 1)
+    changed = {k for k, array in enumerate(arrays) if array.tobytes() != before[k]}
+    operands = operands_of(kinds)
+    known = {operands.index(operand) for operand in native_writes(kernel, operands, parameters)}
+    assert changed <= known
+
+
+PLACES = [*range(0, 45, 5), *([0] * 32), *([20] * 16)]
+"""Of the int8_product above: where the chunks of four panels end, and a row of 21 for each."""
+
+
+def operands_with_places(places: list[int]) -> list[Operand]:
+    operands = operands_of(CALLS["int8_product"][0])
+    array = np.array(places, np.int32)
+    buffer = Buffer("constant", array.nbytes, array=array)
+    return [*operands[:2], Operand(buffer, operands[2].layout), *operands[3:]]
+
+
+@pytest.mark.parametrize(
+    ("place", "number"), [(0, 1), (0, -1), (3, 4), (3, 41), (8, 49), (9, -1), (9, 21), (56, 21)]
+)
+def test_weights_go_with_data_that_a_row_has(place: int, number: int) -> None:
+    """The kernel reads there and does not look."""
+    parameters = CALLS["int8_product"][1]
+    assert find_wrong_places("int8_product", operands_with_places(PLACES), parameters) is None
+    wrong = [*PLACES[:place], number, *PLACES[place + 1 :]]
+    assert find_wrong_places("int8_product", operands_with_places(wrong), parameters) is not None
+
+
+def test_what_a_kernel_goes_by_is_a_constant() -> None:
+    """A run's own memory could be another by the time that it is read."""
+    kinds, parameters = CALLS["int8_product"]
+    found = find_wrong_places("int8_product", operands_of(kinds), parameters)
+    assert found is not None
+    assert "is no constant" in found
 
 
 @pytest.mark.parametrize("kernel", CALLS)
