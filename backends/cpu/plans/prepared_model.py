@@ -30,7 +30,7 @@ def prepared_model(model: Model, passes: Sequence[Pass]) -> Model | None:
         prepared.dispose()
         return None
     folding = ConstantFolding(is_kept=is_int8_weights)
-    run_passes(prepared, (*passes, folding, DeadCode()))
+    run_passes(prepared, (*passes, folding, DeadCode()), check=False)
     return prepared
 
 

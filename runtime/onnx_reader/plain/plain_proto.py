@@ -15,7 +15,6 @@ import math
 import mmap
 import struct
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,40 +50,44 @@ class NotPlainError(Exception):
     """Something here is for onnx to read, or to complain about."""
 
 
-@dataclass
 class PlainNode:
     """A node as the file has it; inputs and outputs that are left out are empty texts."""
 
-    inputs: list[str] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
-    name: str = ""
-    op_type: str = ""
-    domain: str = ""
-    attributes: dict[str, Attribute] = field(default_factory=dict)
-    metadata: dict[str, str] = field(default_factory=dict)
+    __slots__ = ("attributes", "domain", "inputs", "metadata", "name", "op_type", "outputs")
+
+    def __init__(self) -> None:
+        self.inputs: list[str] = []
+        self.outputs: list[str] = []
+        self.name = self.op_type = self.domain = ""
+        self.attributes: dict[str, Attribute] = {}
+        self.metadata: dict[str, str] = {}
 
 
-@dataclass
 class PlainGraph:
     """A graph as the file has it, in the file's order."""
 
-    name: str = ""
-    nodes: list[PlainNode] = field(default_factory=list)
-    initializers: list[tuple[str, Array | None]] = field(default_factory=list)
-    """Without their content if nothing reads them."""
-    inputs: list[tuple[str, TensorType]] = field(default_factory=list)
-    outputs: list[tuple[str, TensorType | None]] = field(default_factory=list)
+    __slots__ = ("initializers", "inputs", "name", "nodes", "outputs")
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.nodes: list[PlainNode] = []
+        self.initializers: list[tuple[str, Array | None]] = []
+        """Without their content if nothing reads them."""
+        self.inputs: list[tuple[str, TensorType]] = []
+        self.outputs: list[tuple[str, TensorType | None]] = []
 
 
-@dataclass
 class PlainModel:
     """What a file says of a model."""
 
-    graph: PlainGraph
-    ir_version: int = 0
-    opsets: list[tuple[str, int]] = field(default_factory=list)
-    producer: list[str] = field(default_factory=lambda: ["", ""])
-    metadata: dict[str, str] = field(default_factory=dict)
+    __slots__ = ("graph", "ir_version", "metadata", "opsets", "producer")
+
+    def __init__(self) -> None:
+        self.graph = PlainGraph()
+        self.ir_version = 0
+        self.opsets: list[tuple[str, int]] = []
+        self.producer = ["", ""]
+        self.metadata: dict[str, str] = {}
 
 
 def decode_model(
@@ -108,7 +111,7 @@ class _Decoder:
         self._data, self._read_raw = data, read_raw
 
     def model(self, check_opsets: Callable[[Sequence[tuple[str, int]]], object]) -> PlainModel:
-        model = PlainModel(PlainGraph())
+        model = PlainModel()
         graph: Field | None = None
         for item in model_fields(self._data, 0, len(self._data)):
             number = item.number

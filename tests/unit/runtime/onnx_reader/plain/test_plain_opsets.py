@@ -95,9 +95,15 @@ def test_every_harmless_difference_is_one() -> None:
         assert found == names.keys(), op_type
 
 
+def node_of(op_type: str) -> PlainNode:
+    node = PlainNode()
+    node.inputs, node.outputs, node.op_type = ["x"], ["y"], op_type
+    return node
+
+
 def test_what_is_new_in_an_opset_is_refused_before_it() -> None:
     for op_type, first in _FROM.items():
-        node = PlainNode(["x"], ["y"], "node", op_type)
+        node = node_of(op_type)
         upgrade(node, first, lambda _: "constant")
         with pytest.raises(NotPlainError, match=op_type):
             upgrade(node, first - 1, lambda _: "constant")
@@ -105,6 +111,7 @@ def test_what_is_new_in_an_opset_is_refused_before_it() -> None:
 
 @pytest.mark.parametrize("axes", [[1.5], ["a"], "abc", 1])
 def test_axes_that_are_no_integers_are_for_onnx_to_judge(axes: object) -> None:
-    node = PlainNode(["x"], ["y"], "node", "ReduceMean", attributes={"axes": axes})  # type: ignore[dict-item]
+    node = node_of("ReduceMean")
+    node.attributes["axes"] = axes  # type: ignore[assignment]
     with pytest.raises(NotPlainError, match="axes"):
         upgrade(node, 17, lambda _: "constant")
