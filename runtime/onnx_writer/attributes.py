@@ -57,11 +57,12 @@ def fill_attribute(proto: onnx.AttributeProto, node: Node, name: str, filler: Gr
     elif kind == _Kind.TYPE_PROTO:
         fill_type(proto.tp, item)
     elif kind == _Kind.INTS:
-        proto.ints.extend(map(int, item))
+        proto.ints.extend(item if set(map(type, item)) == {int} else map(int, item))
     elif kind == _Kind.FLOATS:
-        proto.floats.extend(map(float, item))
+        proto.floats.extend(item if set(map(type, item)) == {float} else map(float, item))
     elif kind == _Kind.STRINGS:
-        proto.strings.extend(map(_bytes, item))
+        known = {text: _bytes(text) for text in dict.fromkeys(item)}  # of a forest few differ
+        proto.strings.extend([known[text] for text in item])
     elif kind == _Kind.TENSORS:
         for array in item:
             fill_tensor(proto.tensors.add(), "", array, filler.is_inline)
@@ -77,7 +78,8 @@ def _kind(item: Attribute, wanted: _Type | None, node: Node, name: str) -> _Type
     """Choose the type of an attribute by its content; the schema's where the content fits both."""
     found: _Type | None
     if isinstance(item, list | tuple):
-        kinds = {_single_kind(value) for value in {type(value): value for value in item}.values()}
+        by_type = dict(zip(map(type, item), item, strict=True))
+        kinds = {_single_kind(value) for value in by_type.values()}
         if kinds == {_Kind.INT, _Kind.FLOAT}:
             kinds = {_Kind.FLOAT}
         if not kinds:
