@@ -99,6 +99,9 @@ def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
     if is_newest(model):
         return model
     target, version = onnx.defs.onnx_opset_version(), read_opsets(model)[""]
+    if not _needs_converter(model, version, target):
+        _write_opsets(model, {**read_opsets(model), "": target})
+        return model
     snapshot, symbols = Snapshot.of(model.graph), known_symbols(model)
     untold = _outputs_without_shape(model) if has_guessed_types(model) else frozenset()
     _hide_unknown_operators(model, version)
@@ -127,6 +130,20 @@ def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
         if info.name in untold and info.type.HasField("tensor_type"):
             info.type.tensor_type.ClearField("shape")
     return converted
+
+
+def _needs_converter(model: onnx.ModelProto, version: int, target: int) -> bool:
+    """True if an operator is another one by now; the converter's time grows with the square."""
+    used = {node.op_type for node in all_nodes(model.graph.node) if not node.domain}
+    return any(_has_changed(op_type, version, target) for op_type in used)
+
+
+def _has_changed(op_type: str, version: int, target: int) -> bool:
+    """Compare what an operator is in two opsets; one that came in between has changed, too."""
+    if not _has_schema(op_type, version):
+        return onnx.defs.has(op_type)
+    versions = {onnx.defs.get_schema(op_type, opset).since_version for opset in (version, target)}
+    return len(versions) > 1
 
 
 def _outputs_without_shape(model: onnx.ModelProto) -> frozenset[str]:

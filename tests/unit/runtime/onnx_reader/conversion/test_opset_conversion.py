@@ -7,6 +7,7 @@ import pytest
 
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import Model
+from aioinfer.runtime.onnx_reader.conversion import opset_conversion
 from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
 from aioinfer.runtime.onnx_writer import write_model
 
@@ -27,6 +28,25 @@ def run(model: Model, **feeds: np.ndarray) -> np.ndarray:
 def test_every_model_is_brought_to_the_newest_opset() -> None:
     for opset in (9, 13, NEWEST):
         assert read_model(one_node("y = Relu (x)", opset)).opsets == {"": NEWEST}
+
+
+@pytest.mark.parametrize("opset", [14, 20])
+def test_a_model_whose_operators_have_not_changed_is_not_given_to_the_converter(
+    monkeypatch: pytest.MonkeyPatch, opset: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("its time grows with the square of the nodes")
+
+    monkeypatch.setattr(opset_conversion, "convert_version", refuse)
+    model = read_model(one_node("z = Relu (x) w = Add (z, x) y = NeverInTheStandard (w)", opset))
+    assert model.opsets == {"": NEWEST}
+    assert [node.op_type for node in model.graph.nodes] == ["Relu", "Add", "NeverInTheStandard"]
+
+
+def test_an_operator_that_has_changed_is_converted_beside_some_that_have_not() -> None:
+    model = read_model(one_node("z = Relu (x) w = Tanh (z) y = Softmax <axis = 1> (w)", 9))
+    x = np.zeros((2, 3, 4), np.float32)
+    np.testing.assert_allclose(run(model, x=x), np.full((2, 3, 4), 1 / 12), rtol=1e-5)
 
 
 def test_an_old_softmax_computes_what_it_did_and_is_not_relabelled() -> None:
