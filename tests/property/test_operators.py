@@ -39,7 +39,7 @@ ELSEWHERE = {
         *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "RoiAlign"),
         "ScatterElements",
         *("ScatterND", "TensorScatter", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
-        *("aioinfer.cpu.Int8Conv", "aioinfer.cpu.Int8MatMul"),
+        *("aioinfer.cpu.Int8Conv", "aioinfer.cpu.Int8MatMul", "aioinfer.cpu.Int8Table"),
         *("aioinfer.cpu.LayerNormalization", "aioinfer.cpu.RMSNormalization"),
         "aioinfer.cpu.PairDistances",
         *("ai.onnx.ml.ArrayFeatureExtractor", "ai.onnx.ml.Binarizer"),
