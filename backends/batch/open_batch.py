@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ...runtime.graph import Model, TensorType
+import numpy as np
+
+from ...runtime.graph import Graph, Model, TensorType, Value
+from ...runtime.passes.rewriting.name_table import NameTable
 from ...runtime.plans.batch_axis import BatchAxis, find_batch_axis, forget_types
 from ...runtime.type_inference import infer_graph_types
 
@@ -37,9 +40,30 @@ def _begins_with_one(type_: object) -> bool:
 def _opened(model: Model) -> Model:
     """Copy a model with an open first dimension of its inputs, and types that follow from that."""
     opened = model.copy()
+    _open_reshapes(opened.graph)
     for value in opened.inputs:
         if isinstance(value.type, TensorType) and value.type.shape:
             value.type = TensorType(value.type.dtype, (BATCH, *value.type.shape[1:]))
     forget_types(opened)
     infer_graph_types(opened.graph)
     return opened
+
+
+def _open_reshapes(graph: Graph) -> None:
+    """Have each Reshape of a first length of 1 to another one keep it, whatever it will be.
+
+    For a batch of one that is the same.
+    """
+    names = NameTable(graph)
+    for node in graph.nodes:
+        if node.op != "Reshape" or node.attributes.get("allowzero"):
+            continue
+        given, target = node.inputs
+        if given is None or target is None or target.constant is None:
+            continue
+        if not _begins_with_one(given.type) or target.constant.tolist()[:1] != [1]:
+            continue
+        lengths = np.array(target.constant)
+        lengths[0] = 0  # as the input's
+        kept = Value(names.claim_value(target.name), target.type, lengths)
+        node.replace_input(1, graph.add_initializer(kept))

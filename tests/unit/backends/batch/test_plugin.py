@@ -29,9 +29,38 @@ def test_a_batch_of_one_is_opened_where_rows_are_proved_apart(core: aioinfer.Cor
     np.testing.assert_array_equal(y, np.maximum(x @ np.arange(1, 7).reshape(2, 3), 0))
 
 
+@pytest.mark.parametrize("target", ["1, 2, 3", "1, -1", "1, 3, 1, 2", "1, 0"])
+def test_a_batch_of_one_that_a_reshape_names_is_opened_with_the_others(
+    core: aioinfer.Core, target: str
+) -> None:
+    rank = target.count(",") + 1
+    ports = f"(float[1, 6] x) => (float[{', '.join('abcd'[:rank])}] z)"
+    text = f"{ports} <int64[{rank}] s = {{{target}}}> {{ y = Reshape (x, s) z = Neg (y) }}"
+    x = np.arange(18, dtype=np.float32).reshape(3, 6)
+    alone = load(core, text, "REFERENCE").create_infer_request()
+    expected = [alone.infer_sync(x[row : row + 1])["z"] for row in range(3)]
+    found = load(core, text, "BATCH:REFERENCE(4)").create_infer_request().infer_sync(x)["z"]
+    np.testing.assert_array_equal(found, np.concatenate(expected))
+
+
+def test_two_reshapes_of_one_target_are_opened_where_each_may_be(core: aioinfer.Core) -> None:
+    text = (
+        "(float[1, 4] x) => (float[a, b, c] z) <int64[3] s = {1, 2, 2}, float[4] k = {1, 2, 3, 4}> "
+        "{ y = Reshape (x, s) w = Reshape (k, s) z = Add (y, w) }"
+    )
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    found = load(core, text, "BATCH:REFERENCE(4)").create_infer_request().infer_sync(x)["z"]
+    np.testing.assert_array_equal(found, (x + np.arange(1, 5)).reshape(3, 2, 2))
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        (
+            "(float[1, 1, 2] x) => (float[a, b] y) <int64[1] ax = {1}, int64[2] s = {1, 2}> "
+            "{ t = Transpose <perm = [1, 0, 2]> (x) y = Reshape (t, s) }",
+            "Reshape",
+        ),
         ("(float[b, 2] x) => (float[c, d] y) { y = Transpose (x) }", "rows along axis 1"),
         ("(float[b, 2] x) => (float[1, 2] y) { y = ReduceSum (x) }", r"ReduceSum \(node"),
         ("(float[4, 2] x) => (float[4, 2] y) { y = Relu (x) }", "no input has an open"),
