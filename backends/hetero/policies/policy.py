@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from ....errors import DeviceError, PropertyError
+from ....errors import DeviceError, PropertyError, nearest
 from ....runtime.costs import Shapes, crossing_bytes, node_cost, value_bytes
 from ....runtime.devices.device_name import parse_device
 from ....runtime.graph import Graph, Node
@@ -117,8 +117,10 @@ def follow_policy(
 ) -> tuple[list[Placement], Expected]:
     """Place each node of a graph of executed nodes; ``takers`` are the devices that may have one.
 
-    Raises DeviceError if the devices have no room for the constants.
+    Raises DeviceError if the devices have no room for the constants, and PropertyError for what is
+    said of none of them.
     """
+    _refuse_other_devices(devices, config)
     nodes = list(graph.nodes)
     times = {
         device: MeasuredTimes.of(found)
@@ -144,6 +146,20 @@ def follow_policy(
         Placement(device, reason) for device, reason in zip(outcome.affinity, reasons, strict=True)
     ]
     return placements, Expected(policy, outcome, tuple(times))
+
+
+def _refuse_other_devices(devices: Sequence[str], config: Configuration) -> None:
+    known = {*devices, *(parse_device(device).name for device in devices)}
+    for declared in (DEVICE_MEMORY_LIMIT, DEVICE_SPEEDS, NODE_TIMES):
+        for device in config[declared]:
+            if device not in known:
+                raise PropertyError(
+                    f"{config.device}: {declared.key} names {device!r}, which is not among its "
+                    f"devices {list(devices)}{nearest(device, known)}",
+                    declared.key,
+                    config.device,
+                    value=config[declared],
+                )
 
 
 def _said(values: Mapping[str, Any], device: str) -> Any:

@@ -97,6 +97,22 @@ def test_too_little_memory_says_what_is_needed(core: aioinfer.Core) -> None:
         divided(core, "a@0 = Mul(p, k)", "a", config)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("DEVICE_MEMORY_LIMIT", {"REFERENCE.7": 100}),
+        ("DEVICE_SPEEDS", {"CUDA": {"GFLOPS": 1}}),
+        ("NODE_TIMES", {"CUDA": {"a": 1.0}}),
+    ],
+)
+def test_a_policy_that_is_told_of_a_device_elsewhere_says_which_it_has(
+    core: aioinfer.Core, key: str, value: dict[str, Any]
+) -> None:
+    with pytest.raises(PropertyError, match=f"{key} names .*not among its devices") as raised:
+        divided(core, CHAIN, "d", {"PARTITION_POLICY": "PIPELINE", key: value})
+    assert raised.value.key == key
+
+
 def test_memory_moves_a_stage(core: aioinfer.Core) -> None:
     text = "a@0 = Mul(p, k1)\nb@0 = Neg(a)\nc@0 = Mul(b, k2)\nd@0 = Add(c, c)"
     limit = {"REFERENCE.0": 12, "REFERENCE.1": 12}
