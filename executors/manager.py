@@ -67,10 +67,12 @@ class ExecutorManager:
                 raise ClosedError(
                     f"the executor manager is closed and lends no {config.name!r}; use a new Core"
                 )
-            lease = self._leases.get(config) or _Lease(StreamsExecutor(config))
+            known = self._leases.get(config)
+            lease = known or _Lease(StreamsExecutor(config))
             executor = lease.executor
             note_taken(executor, partial(self.release, executor))
-            self._leases[config] = lease
+            if known is None:
+                self._leases[config] = lease
             lease.count += 1
             return executor
 

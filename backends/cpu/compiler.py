@@ -104,7 +104,6 @@ class Compiler:
         self.damage: BlobError | None = None
         """What is wrong with stored plans and their weights; none is used then."""
         self.latest: Plan | None = None
-        self._free = FreeLengths(model.inputs)
         self._templates: list[PlanTemplate] = []
         self._has_built = self.stored is not None
         """From then on plans are made by templates."""
@@ -114,7 +113,7 @@ class Compiler:
         self._files = WeakSet(mapped_files(model.graph))
         if only_plan is None and self.stored is None:  # else there may be no plan to make
             self._begin()
-        self.shape_tensors = KERNELS.shape_tensors(model.graph)
+        self.shape_tensors = () if only_plan else KERNELS.shape_tensors(model.graph)
 
     def compile(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> Plan:
         """Build the plan for these input shapes; packs nothing yet. Blocks.
@@ -192,6 +191,10 @@ class Compiler:
     @functools.cached_property
     def _prepared(self) -> Model | None:
         return prepared_model(self._model, shapeless_passes(self._passes))
+
+    @functools.cached_property
+    def _free(self) -> FreeLengths:
+        return FreeLengths(self._model.inputs)
 
     @functools.cached_property
     def _folding(self) -> tuple[Pass, ...] | None:

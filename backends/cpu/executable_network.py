@@ -365,7 +365,7 @@ class _CpuSlot(Slot):
 
     def _take(self, plan: Plan) -> None:
         """Prepare for runs of this plan, which come one after the other mostly."""
-        self.plan, self._stage.part = plan, plan.id
+        self.plan, self._stage.part = plan, plan.name
         self.may_run_inline = plan.thread_count == 1 and not self._network.runs_user_code
         self._empty = self._network.pool.empty if plan.has_large_outputs else np.empty
         self._outputs = [

@@ -253,12 +253,16 @@ class _HeteroSlot(Slot):
         self._collected: HostReady | None = None
         """What the caller waits for while a token is waited for."""
         self._linked = LinkedRun(network._subnetworks)
+
+    def _made_stages(self) -> tuple[Stage, ...]:
+        """Make a stage for each subgraph: of many, and slots that no run has come to have none."""
         stages = self._linked.stages()
-        if network._copies is not None:
-            stages.append(Stage("copy", network._copies, self._copy_passed))
-        self.stages = tuple(stages)
+        if self._network._copies is not None:
+            stages.append(Stage("copy", self._network._copies, self._copy_passed))
+        return tuple(stages)
 
     def start(self, stop: Stop, after: Ready, then: Then, recorder: SpanRecorder) -> GraphRun:
+        self.stages = self.stages or self._made_stages()
         self._linked.take(self.bindings, stop)
         self._then, graph = then, self._network._stage_graph
         run = GraphRun(self.stages, graph, stop, self._ended, recorder, self.bindings.mark())

@@ -10,9 +10,8 @@ free as soon as they are written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.sub_request import SubRequestExecutor
@@ -25,8 +24,7 @@ from .crossing import Crossing
 __all__ = ["LinkedRun", "SubNetwork"]
 
 
-@dataclass(frozen=True)
-class SubNetwork:
+class SubNetwork(NamedTuple):
     """The network of one subgraph and where its inputs come from, by name."""
 
     network: ExecutableNetwork

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...runtime.graph import Model, ValueType
 from .policies.policy import Expected
@@ -13,8 +14,7 @@ from .subgraphs.cutting import CutModel
 __all__ = ["Cut", "NodeEdge", "Partition", "PartitionSubgraph", "PlacedNode", "make_partition"]
 
 
-@dataclass(frozen=True)
-class PlacedNode:
+class PlacedNode(NamedTuple):
     """A node of the executed graph; ``original_nodes`` are the nodes of the file in it."""
 
     name: str
@@ -36,8 +36,7 @@ class PartitionSubgraph:
     """The subgraphs that must have run before."""
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """A value on its way from one subgraph to another; ``bytes`` None: the type does not say."""
 
     value: str
@@ -47,8 +46,7 @@ class Cut:
     bytes: int | None
 
 
-@dataclass(frozen=True)
-class NodeEdge:
+class NodeEdge(NamedTuple):
     """A value on its way from one node to another, inside a subgraph or across a cut."""
 
     value: str

@@ -22,6 +22,7 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import Support, SupportMap
 from ...runtime.properties.properties import (
+    INLINE_THRESHOLD_US,
     INPUT_SHAPES,
     OUTPUT_LOCATION,
     REQUEST_PROPERTIES,
@@ -195,6 +196,13 @@ class HeteroPlugin(VirtualPlugin):
             "model %r is compiled for %s: %r", network.name, network.device, config
         )
         return network
+
+    def inner_config(self, device: str, config: Configuration) -> dict[str, Any]:
+        """As for any device inside; no caller has a thread for the runs of a part to stay on."""
+        values = super().inner_config(device, config)
+        if self.core.device_configuration(device).knows(INLINE_THRESHOLD_US.key):
+            values[INLINE_THRESHOLD_US.key] = 0
+        return values
 
     def _divider(self, devices: Sequence[str], config: Configuration) -> ModelDivider:
         configs = {device: self.inner_config(device, config) for device in devices}

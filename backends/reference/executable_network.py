@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import AioInferError
-from ...executors import NOW, Lane, Ready, StreamsConfig, allowed_cpus
+from ...executors import NOW, Lane, Ready, StreamsConfig
 from ...runtime.devices.extension import Extension
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, copy_graph
@@ -32,7 +32,6 @@ from ...runtime.properties.properties import (
     NUM_STREAMS,
     Configuration,
     slot_count,
-    stream_count,
 )
 from ...runtime.runs.bindings import NodeProfile
 from ...runtime.runs.stage import Again, Stage
@@ -44,7 +43,10 @@ __all__ = ["ReferenceNetwork", "passes_with"]
 
 
 class ReferenceNetwork(ExecutableNetwork):
-    """A model compiled for one REFERENCE device; by ``steps``, if they are known already."""
+    """A model compiled for one REFERENCE device; by ``steps``, if they are known already.
+
+    ``config`` says how many streams there are.
+    """
 
     def __init__(
         self,
@@ -55,9 +57,7 @@ class ReferenceNetwork(ExecutableNetwork):
         extensions: Sequence[Extension],
         steps: Steps | None = None,
     ) -> None:
-        device = f"REFERENCE.{config['DEVICE_ID']}"
-        streams = stream_count(config, allowed_cpus().count)
-        config = config.with_defaults({NUM_STREAMS: streams})
+        device, streams = f"REFERENCE.{config['DEVICE_ID']}", config[NUM_STREAMS]
         super().__init__(
             name=model.name,
             device=device,

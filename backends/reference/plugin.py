@@ -16,11 +16,13 @@ from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.passes import PassReport, run_passes
 from ...runtime.properties.properties import (
+    NUM_STREAMS,
     NUMA,
     PLAN_CACHE_BYTES,
     STANDARD_PROPERTIES,
     Configuration,
     Property,
+    stream_count,
 )
 from .executable_network import ReferenceNetwork, passes_with
 from .finder import KernelFinder
@@ -101,7 +103,9 @@ class ReferencePlugin(Plugin):
         finder = self._finder(model, config)
         for node, reason in _unsupported(model, finder).items():
             raise UnsupportedOpError(node, model.node(node).op, config.device, reason)
-        return ReferenceNetwork(model, config, self.core, finder, self.extensions)
+        streams = stream_count(config, allowed_cpus().count)
+        chosen = config.with_defaults({NUM_STREAMS: streams})
+        return ReferenceNetwork(model, chosen, self.core, finder, self.extensions)
 
     def load_alike(
         self, model: Model, config: Configuration, known: ExecutableNetwork
@@ -110,7 +114,8 @@ class ReferencePlugin(Plugin):
             return None
         own = model.to_rewrite()
         own.is_settled = True
-        return ReferenceNetwork(own, config, self.core, known.finder, (), known.steps_for(own))
+        steps = known.steps_for(own)
+        return ReferenceNetwork(own, known.config, self.core, known.finder, (), steps)
 
     def _finder(self, model: Model, config: Configuration) -> KernelFinder:
         kernels = {key: extension.kernel for key, extension in self._extensions.items()}

@@ -47,12 +47,12 @@ class OpenNetworks:
 
     def _free_copy(self, network: ExecutableNetwork) -> int:
         """Return the lowest number that no other open network of the same name and device has."""
-
-        def is_free(number: int) -> bool:
-            other = self._labelled.get((network.name, network.device, number))
-            return other is None or other.is_closed
-
-        return next(filter(is_free, itertools.count(1)))
+        number = 1
+        while (other := self._labelled.get((network.name, network.device, number))) is not None:
+            if other.is_closed:
+                break
+            number += 1
+        return number
 
     def shown(self) -> list[ExecutableNetwork]:
         """List those that are open and no part of another."""

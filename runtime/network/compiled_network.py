@@ -432,6 +432,8 @@ class CompiledNetwork(Closing):
 
 def _kept_outputs(config: Configuration, outputs: Sequence[Port], network: str) -> frozenset[str]:
     locations = config.value_or_default(OUTPUT_LOCATION)
+    if not locations:
+        return frozenset()
     known = [port.name for port in outputs]
     for name in locations:
         if name not in known:

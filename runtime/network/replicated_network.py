@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from time import perf_counter_ns
 from typing import Any
 
@@ -133,4 +133,4 @@ class _FailedStage:
 
     def __init__(self, device: str, error: str) -> None:
         self.place = f"failed on {device}", device
-        self.part: str | Callable[[], str] = error
+        self.part: object = error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import GraphError
 from ..graph import Graph, Node
@@ -11,8 +11,7 @@ from ..graph import Graph, Node
 __all__ = ["Support", "SupportMap", "map_to_original"]
 
 
-@dataclass(frozen=True)
-class Support:
+class Support(NamedTuple):
     """Whether a device runs a node; ``reason`` says why not, or, at will, on what condition."""
 
     supported: bool
@@ -53,12 +52,15 @@ def map_to_original(
     return answers
 
 
+_MISSING = Support(False, "the device gave no answer for it")
+_SUPPORTED = Support(True)
+
+
 def _answer(name: str, rewritten: Iterable[Node], verdict: Mapping[str, Support]) -> Support:
-    missing = Support(False, "the device gave no answer for it")
     for node in rewritten:
-        answer = verdict.get(node.name, missing)
+        answer = verdict.get(node.name, _MISSING)
         if not answer.supported and node.name != name:
             return Support(False, f"{answer.reason} (it is part of {node.op} {node.name!r})")
         if not answer.supported:
             return answer
-    return Support(True)
+    return _SUPPORTED

@@ -106,7 +106,7 @@ class ShapePlans(Generic[P]):
         if self._shape_tensor_ports:
             return []
         if self._is_static:
-            wanted.append(self._signature_of({}))
+            wanted.append(self._only_signature())
         try:
             return [self._cache.build_now((signature, ())) for signature in dict.fromkeys(wanted)]
         except TensorError as error:
@@ -211,6 +211,12 @@ class ShapePlans(Generic[P]):
             signature.append(lengths if is_known else None)
         complete = tuple(signature)
         return self._signature_of_plan(complete) if self._signature_of_plan else complete
+
+    def _only_signature(self) -> Signature:
+        """Return that of static inputs."""
+        dims = [port.shape or () for port in self._ports]
+        only = tuple([tuple([dim for dim in shape if isinstance(dim, int)]) for shape in dims])
+        return self._signature_of_plan(only) if self._signature_of_plan else only
 
     def _bad_shapes(self, shapes: Mapping[str, Sequence[int]], why: str) -> PropertyError:
         text = f"{self._device}: bad value {dict(shapes)} for {INPUT_SHAPES.key}: {why}"

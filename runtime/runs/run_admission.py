@@ -95,7 +95,8 @@ class RunAdmission(Generic[R]):
         self._closed_error = closed_error
         self.lock = threading.Lock()
         """Of the slots, the queue and the outcomes, those of single runs included."""
-        self._all_ended = threading.Condition(self.lock)
+        self._all_ended: threading.Condition | None = None
+        """Told when the last run leaves; made by the first thread that waits for that."""
         self._queue: AdmissionQueue[Slot, R] = AdmissionQueue((), most_waiting)
         self._idle = self._queue.idle
         self._finished = DurationCounts()
@@ -330,7 +331,7 @@ class RunAdmission(Generic[R]):
     def tell_closer(self) -> None:
         """Wake threads that wait for the last run to leave, if none is left."""
         with self.lock:
-            if not self.runs:
+            if self._all_ended is not None and not self.runs:
                 self._all_ended.notify_all()
 
     def _overloaded_error(self) -> OverloadedError:
@@ -386,6 +387,7 @@ class RunAdmission(Generic[R]):
         """Block until no run and no request is left; False on timeout."""
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
         with self.lock:
+            self._all_ended = self._all_ended or threading.Condition(self.lock)
             self.is_waited_for = True
             while self.runs:
                 left_s = None if give_up_at is None else give_up_at - monotonic()

@@ -119,8 +119,9 @@ class Stage:
     executor: TaskExecutor
     function: Callable[[Lane], Ready]
     """Gets the lane that it runs on; returns NOW, a device event, or Again."""
-    part: str | Callable[[], str] = ""
-    """Which part of the network it runs, for spans; a function says so once the stage has run."""
+    part: object = ""
+    """Which part of the network it runs, for spans: a function says so once the stage has run, of
+    all else ``str`` does when spans are looked at."""
 
     place: tuple[str, str] = field(init=False)
     """The names of the stage and of its executor: for spans."""

@@ -23,7 +23,7 @@ class Arrivals:
     def __init__(self) -> None:
         self._shapes: deque[Any] = deque()
         self._count = 0
-        self._sizes: Counter[int] = Counter()
+        self._sizes: dict[int, int] = {}
         self._input = ""
         self._fixed_size: int | None = None
         self.has_open_batch = False
@@ -87,7 +87,7 @@ class Arrivals:
         """
         with self._lock:
             self._count_kept()
-            sizes = self._sizes.copy()
+            sizes = Counter(self._sizes)
         for other in self._included:
             sizes.update(other.batch_sizes())
         if self._fixed_size is None:
@@ -101,7 +101,8 @@ class Arrivals:
         sizes = self._sizes
         for size, count in Counter([shape[0] for shape in shapes if shape]).items():
             is_exact = size in sizes or len(sizes) < EXACT_BATCH_SIZES
-            sizes[size if is_exact else _rounded_down(size)] += count
+            place = size if is_exact else _rounded_down(size)
+            sizes[place] = sizes.get(place, 0) + count
 
 
 def _rounded_down(size: int) -> int:

@@ -14,17 +14,13 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ...executors import DeviceLane, Lane
 from .copied_bytes import CopiedBytes, CopiesRing, copies_of_spans
 from .durations import COUNT_AT, NO_DURATIONS, DurationCounts, Durations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 __all__ = ["NodeSpan", "RunMark", "Span", "SpanRecorder", "StageTally", "busy_shares"]
 
@@ -38,8 +34,9 @@ class TracedStage(Protocol):
 
     place: tuple[str, str]
     """The names of the stage and of its executor."""
-    part: str | Callable[[], str]
-    """Which part of the network it runs; a function says so once the stage has run."""
+    part: object
+    """Which part of the network it runs: a function says so once the stage has run, of all else
+    ``str`` does when spans are looked at."""
 
 
 NO_BYTES: Mapping[str, int] = {}  # never written; a proxy could not be pickled
@@ -100,7 +97,7 @@ class TracedNode(Protocol):
     def end_ns(self) -> int: ...
 
 
-_Fields = tuple[RunMark, tuple[str, str], str, int, int, int, str]
+_Fields = tuple[RunMark, tuple[str, str], str, int, int, int, object]
 
 
 @dataclass(frozen=True)
@@ -152,7 +149,7 @@ class SpanRecorder:
         if run[2] < 0:
             return
         place, part, lane_name = stage.place, stage.part, lane.name
-        name = part if isinstance(part, str) else part()
+        name = part() if callable(part) else part
         if type(lane) is not Lane and isinstance(lane, DeviceLane):
             lane.stream.tell_times(partial(self._record_work, run, place, lane_name, name))
             lane_name = lane.host_name
@@ -200,7 +197,7 @@ class SpanRecorder:
         run: RunMark,
         place: tuple[str, str],
         lane: str,
-        part: str,
+        part: object,
         queued_ns: int,
         began_ns: int,
         ended_ns: int,
@@ -249,7 +246,8 @@ class SpanRecorder:
         for fields in kept:
             run, (stage, executor), lane, queued_ns, started_ns, ended_ns, part = fields
             times = queued_ns, started_ns, ended_ns
-            spans.append(Span(run[0], stage, executor, lane, *times, part, device, run[1], run[2]))
+            name = str(part)
+            spans.append(Span(run[0], stage, executor, lane, *times, name, device, run[1], run[2]))
         for place, counts in copies_of_spans(spans, copies).items():
             spans[place] = spans[place]._replace(copied_bytes=counts)
         return spans

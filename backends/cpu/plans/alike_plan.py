@@ -53,7 +53,9 @@ def alike_plan(plan: Plan, ids: SubgraphId, model: Model, graph_of: GraphOf) -> 
         arena_bytes=plan.arena_bytes,
         thread_count=plan.thread_count,
     )
-    vars(made).update(bound=plan.bound, size_bytes=plan.size_bytes, runs_user_code=False)
+    vars(made).update(bound=plan.bound, runs_user_code=False)
+    for fact in ("size_bytes", "made_forms", "has_large_outputs"):
+        vars(made)[fact] = getattr(plan, fact)
     return made
 
 
@@ -62,13 +64,16 @@ class _Description(Description):
 
     def __init__(self, plan: Plan, ids: SubgraphId, model: Model, graph_of: GraphOf) -> None:
         self.float_dtype = plan.description.float_dtype
-        self._plan, self._ids, self._model, self._graph_of = plan, ids, model, graph_of
+        self._plan, self._model, self._graph_of = plan, model, graph_of
+        self._name = _Name(ids, model)
 
-    @cached_property
+    @property
     def id(self) -> str:  # type: ignore[override]
-        ports = [(port.name, port.shape) for port in ports_of(self._model.inputs)]
-        shapes = {name: shape for name, shape in ports if is_static(shape)}
-        return self._ids.for_graph(self._model.graph).of(shapes, {})
+        return str(self._name)
+
+    @property
+    def name(self) -> object:
+        return self._name
 
     @cached_property
     def _made(self) -> tuple[Graph, Mapping[str, Layout]]:
@@ -92,3 +97,19 @@ class _Description(Description):
         if isinstance(step, NumpyStep) and step.node is not None:
             return step._replace(origin=origin, node=node)
         return step._replace(origin=origin)
+
+
+class _Name:
+    """The id of an alike plan; spans that hold it hold nothing of the plan."""
+
+    def __init__(self, ids: SubgraphId, model: Model) -> None:
+        self._ids, self._model = ids, model
+
+    @cached_property
+    def _id(self) -> str:
+        ports = [(port.name, port.shape) for port in ports_of(self._model.inputs)]
+        shapes = {name: shape for name, shape in ports if is_static(shape)}
+        return self._ids.for_graph(self._model.graph).of(shapes, {})
+
+    def __str__(self) -> str:
+        return self._id

@@ -56,6 +56,11 @@ class Description:
     ) -> None:
         self._make, self.float_dtype, self.id = make, float_dtype, id
 
+    @property
+    def name(self) -> object:
+        """What ``str`` makes the id of, which may be no earlier than that."""
+        return self.id
+
     @classmethod
     def of(
         cls, graph: Graph, layouts: Mapping[str, Layout], float_dtype: DType, id: str
@@ -125,6 +130,11 @@ class Plan:
     def id(self) -> str:
         """A name of the graph and of what the plan is for: the same from run to run."""
         return self.description.id
+
+    @property
+    def name(self) -> object:
+        """What ``str`` makes the id of, which may be no earlier than that."""
+        return self.description.name
 
     @property
     def graph(self) -> Graph:

@@ -8,7 +8,7 @@ place goes to the first device of the list that can run it, also if the user pla
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ....errors import DeviceError, PropertyError, UnsupportedOpError, nearest
 from ....runtime.passes import Support, SupportMap
@@ -19,8 +19,7 @@ LISTED_NODES = 10
 """How many nodes an error names in full; a model that fits nowhere has thousands."""
 
 
-@dataclass(frozen=True)
-class NodeOrigin:
+class NodeOrigin(NamedTuple):
     """A node of the model; ``origins`` are the nodes of the file that it stands for."""
 
     name: str
@@ -29,16 +28,14 @@ class NodeOrigin:
     affinity: str | None = None
 
 
-@dataclass(frozen=True)
-class Wish:
+class Wish(NamedTuple):
     """A device that the user asks for, and how."""
 
     device: str
     how: str
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """The device of a node, and why it is there."""
 
     device: str

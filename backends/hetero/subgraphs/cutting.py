@@ -29,8 +29,7 @@ class PortPlace(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True)
-class SubgraphModel:
+class SubgraphModel(NamedTuple):
     """A subgraph as a model of its own, for one device."""
 
     device: str
@@ -38,8 +37,7 @@ class SubgraphModel:
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """A value that crosses: the output that it leaves by, and the inputs that it enters by.
 
     ``bytes`` is what one copy of it takes; None where its type does not say.

@@ -46,10 +46,10 @@ def _load_calls(core: aioinfer.Core, device: str, piece_count: int, rows: str = 
 @pytest.mark.parametrize(
     ("device", "rows", "most"),
     [
-        (TWO_REFERENCES, "n", 600),
-        ("HETERO:CPU,REFERENCE", "n", 670),
-        (TWO_REFERENCES, "2", 660),
-        ("HETERO:CPU,REFERENCE", "2", 730),
+        (TWO_REFERENCES, "n", 540),
+        ("HETERO:CPU,REFERENCE", "n", 630),
+        (TWO_REFERENCES, "2", 585),
+        ("HETERO:CPU,REFERENCE", "2", 635),
     ],
 )
 def test_a_piece_more_costs_a_load_few_calls(

@@ -10,6 +10,7 @@ import pytest
 from onnx import parser
 
 import aioinfer
+from aioinfer.backends.hetero.executable_network import HeteroNetwork
 from aioinfer.errors import (
     DeviceError,
     PropertyError,
@@ -137,6 +138,14 @@ def test_keys_of_single_devices_are_refused_with_their_place(core: aioinfer.Core
     ):
         with pytest.raises(PropertyError, match=message):
             call()
+
+
+def test_a_part_has_no_way_for_runs_that_stay_on_their_callers_threads(core: aioinfer.Core) -> None:
+    with core.load_network(graph("a@0 = Relu(p)", "a"), REFERENCES) as network:
+        assert isinstance(network, HeteroNetwork)
+        (part,) = network.networks
+        assert part.get_config("INLINE_THRESHOLD_US") == 0
+        assert part.inline_route is None
 
 
 def test_a_network_has_no_streams_of_its_own(core: aioinfer.Core) -> None:
