@@ -39,7 +39,14 @@ from .device_stream import (
 from .device_times import DeviceClock, TellTimes
 from .fork import ProcessMark
 from .immediate import ImmediateExecutor
-from .manager import ExecutorManager, note_given_back, note_taken, undone_on_error
+from .manager import (
+    ExecutorManager,
+    note_count,
+    note_given_back,
+    note_owner,
+    note_taken,
+    undone_on_error,
+)
 from .manual import ManualExecutor
 from .manual_streams import ManualEvent, ManualStream, ManualStreams
 from .quota_meter import QuotaMeter, QuotaReading
@@ -94,7 +101,9 @@ __all__ = [
     "is_shortage",
     "mark_own_thread",
     "must_not_block",
+    "note_count",
     "note_given_back",
+    "note_owner",
     "note_taken",
     "part_of_allowance",
     "process_timer",

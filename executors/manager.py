@@ -39,7 +39,7 @@ class ExecutorManager:
         self._closers: list[threading.Thread] = []
         self._unclosed: list[StreamsExecutor] = []
         """Those for which no closing thread could be started."""
-        self._keeps_lent = self._is_closed = False
+        self._is_closed = False
         self._process = ProcessMark()
 
     @property
@@ -81,13 +81,13 @@ class ExecutorManager:
 
         Where blocking could deadlock (a callback that drops the last network) it does not block: a
         thread made for it closes the executor, and ``close`` waits for that one. Raises
-        AioInferError for an executor that is not lent out; after ``keep_lent`` it does nothing.
+        AioInferError for an executor that is not lent out; after ``close`` it does nothing.
         """
         if not self._process.is_current:
             return
         note_given_back(executor)
         with self._lock:
-            if self._keeps_lent:
+            if self._is_closed:
                 return
             lease = self._leases.get(executor.config)
             if lease is None or lease.executor is not executor:
@@ -103,15 +103,6 @@ class ExecutorManager:
         for last in (executor, *unclosed):
             last.close()
 
-    def keep_lent(self) -> None:
-        """Leave all that is lent out, or will be, to ``close``, which is to come; does not block.
-
-        A network of a load under way may be closed beside it, by a thread that does not know what
-        the load has noted to give back: after an error it gives the same back once more.
-        """
-        with self._lock:
-            self._keeps_lent = True
-
     def close(self) -> None:
         """Lend no more, close every executor, lent out or not, and join; twice is fine. Blocks.
 
@@ -121,7 +112,7 @@ class ExecutorManager:
         if not self._process.is_current:
             return
         with self._lock:
-            self._keeps_lent = self._is_closed = True
+            self._is_closed = True
             leases, self._leases = self._leases, {}
             closers, self._closers = self._closers, []
             unclosed, self._unclosed = self._unclosed, []
@@ -183,6 +174,21 @@ def note_taken(owner: object, give_back: Callable[[], object]) -> None:
     """Have a call under way on this thread give something back if it fails."""
     if _taken.items is not None:
         _taken.items.append((owner, give_back))
+
+
+def note_count() -> int:
+    """Return how much the innermost call under way has noted, and still holds."""
+    return len(_taken.items or ())
+
+
+def note_owner(owner: object, give_back: Callable[[], object], since: int = 0) -> None:
+    """Note one owner in place of what the innermost call has noted behind ``since``.
+
+    For what other threads may give back beside the call: they cannot strike this thread's notes,
+    so ``give_back`` is one that may be called twice.
+    """
+    if _taken.items is not None:
+        _taken.items[since:] = [(owner, give_back)]
 
 
 def note_given_back(owner: object) -> None:

@@ -343,7 +343,6 @@ class Core(Closing):
             return True
         give_up_at = None if timeout_s is None else monotonic() + timeout_s
         self._devices.is_closed = True
-        self._executors.keep_lent()
         networks = self._networks.end()
         for network in networks if not drain else ():
             network.abort()

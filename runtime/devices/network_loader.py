@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 from ...errors import NotSupportedError, PropertyError, placed
-from ...executors import allowance_kept, full_collections_paused
+from ...executors import allowance_kept, full_collections_paused, note_count, note_owner
 from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
 from ..network.compiled_network import ExecutorOwner
@@ -80,7 +80,7 @@ class NetworkLoader:
             if network is None:
                 network = self._read_and_compiled(device, plugin, model, configuration, name)
         network = self._with_functions(network, around)
-        self._networks.keep(network)
+        self._open(network)
         _warm_up_if_asked(network, configuration)
         return network
 
@@ -91,13 +91,19 @@ class NetworkLoader:
         known: dict[Hashable, ExecutableNetwork] = {}
 
         def load(model: Model) -> ExecutableNetwork:
+            since = note_count()
             with loading_failures_named(device):
                 network = self._compiled(device, plugin, model, configuration, None, known)
-            self._networks.keep(network)
+            self._open(network, since)
             _warm_up_if_asked(network, configuration)
             return network
 
         return load
+
+    def _open(self, network: ExecutableNetwork, since: int = 0) -> None:
+        """Let the Core close a network; what its load has noted is the network's to give back."""
+        note_owner(network, network.close, since)
+        self._networks.keep(network)
 
     def _read_and_compiled(
         self,
@@ -175,7 +181,7 @@ class NetworkLoader:
         chosen = chosen_by_caller(record, configuration, device, config)
         network = _imported(plugin, blob, record, configuration, chosen, name)
         network = self._with_functions(network, around)
-        self._networks.keep(network)
+        self._open(network)
         with blob_at_fault(record, configuration.device, chosen):
             _warm_up_if_asked(network, configuration)
         return network

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -65,7 +64,8 @@ class OpenNetworks:
         with self._lock:
             self._is_ended = True
             networks = list(self._networks.values())
-        # Outer networks were made after those that they use, or load more as they go.
+        # Outer networks were made after those that they use, or load more as they go. Of them those
+        # that nobody waits for go first: closing the others may take as long as their runs.
         networks.reverse()
-        networks.sort(key=attrgetter("is_part"))
+        networks.sort(key=lambda network: (network.is_part, bool(network.admission.runs)))
         return networks

@@ -24,6 +24,7 @@ from ...executors import (
     StreamsExecutor,
     TaskExecutor,
     Then,
+    note_given_back,
     note_taken,
     process_timer,
 )
@@ -341,7 +342,7 @@ class ExecutableNetwork(CompiledNetwork):
         """The thread on which runs download inputs that other devices have kept."""
         with self._lock:
             if self._downloads is None:
-                self._downloads = self._core.executors.acquire(StreamsConfig("downloads"))
+                self._downloads = self._acquire_for_runs(StreamsConfig("downloads"))
             return self._downloads
 
     def _reads_in_place(self, name: str, kept: KeptArray) -> bool:
@@ -414,8 +415,13 @@ class ExecutableNetwork(CompiledNetwork):
         with self._lock:
             if self._callback_executor is None:
                 config = StreamsConfig(f"callbacks.{self.name}#{self._number}")
-                self._callback_executor = self._core.executors.acquire(config)
+                self._callback_executor = self._acquire_for_runs(config)
             return self._callback_executor
+
+    def _acquire_for_runs(self, config: StreamsConfig) -> StreamsExecutor:
+        executor = self._core.executors.acquire(config)
+        note_given_back(executor)  # by a load that warms up: a close, which it has noted, does it
+        return executor
 
     def _release(self) -> None:
         if self.states is not None:

@@ -58,19 +58,6 @@ def test_close_ends_what_is_still_lent_out_and_later_releases_are_fine() -> None
     assert repr(manager) == "<ExecutorManager closed>"
 
 
-def test_what_is_kept_for_close_is_given_back_by_that_alone() -> None:
-    manager = ExecutorManager()
-    executor = manager.acquire(StreamsConfig("CPU"))
-    manager.keep_lent()
-    for _ in range(2):
-        manager.release(executor)
-    assert manager.acquire(StreamsConfig("CPU")) is executor
-    executor.run_and_wait([lambda lane: NOW])
-    manager.close()
-    with pytest.raises(ClosedError):
-        executor.run_and_wait([lambda lane: NOW])
-
-
 def test_the_last_lease_may_end_on_the_executors_own_thread(told) -> None:
     manager = ExecutorManager()
     executor = manager.acquire(StreamsConfig("callback"))

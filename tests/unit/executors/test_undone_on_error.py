@@ -13,7 +13,9 @@ from aioinfer.errors import ModelError
 from aioinfer.executors import (
     ExecutorManager,
     StreamsConfig,
+    note_count,
     note_given_back,
+    note_owner,
     note_taken,
     undone_on_error,
 )
@@ -69,6 +71,27 @@ def test_an_inner_call_that_fails_leaves_the_outer_one_what_it_has() -> None:
         with pytest.raises(ModelError):
             failing(partial(take, "inner"))
     assert GIVEN_BACK == ["inner"]
+
+
+def test_one_owner_gives_back_what_was_taken_since_and_nothing_else() -> None:
+    def owned() -> None:
+        since = note_count()
+        take("a")
+        take("b")
+        note_owner(object(), partial(GIVEN_BACK.append, "the owner"), since)
+        take("c")
+
+    def body() -> None:
+        take("outer")
+        owned()
+
+    with pytest.raises(ModelError):
+        failing(body)
+    assert GIVEN_BACK == ["c", "the owner", "outer"]
+    note_owner(object(), partial(GIVEN_BACK.append, "no call"))
+    with pytest.raises(ModelError):
+        failing(lambda: None)
+    assert "no call" not in GIVEN_BACK
 
 
 def test_what_cannot_be_given_back_is_logged_and_the_first_error_is_raised(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 import aioinfer
 from aioinfer.backends.reference.executable_network import ReferenceNetwork
 from aioinfer.backends.reference.plugin import ReferencePlugin
-from aioinfer.errors import AioInferError, ClosedError
+from aioinfer.errors import AioInferError, ClosedError, DeviceError
 from exhaustive import all_but
 from unit.runtime.models import tiny_model
 
@@ -167,3 +167,87 @@ def test_a_core_may_be_closed_while_another_thread_loads_pieces(
     assert closed == [True]
     assert not caplog.records
     assert core.executors.executor_count == 0
+
+
+def test_executors_that_a_warm_up_takes_are_given_back_by_the_network_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with aioinfer.Core() as core:
+
+        def warm_up(network: ReferenceNetwork) -> None:
+            assert network.callback_executor is not network._download_executor
+            closer = threading.Thread(target=network.close)
+            closer.start()
+            closer.join(WAIT_S)
+            raise MemoryError
+
+        monkeypatch.setattr(ReferenceNetwork, "warm_up", warm_up)
+        config = {"INPUT_SHAPES": {"x": (1, 3)}}
+        with caplog.at_level(logging.WARNING, "aioinfer"), pytest.raises(DeviceError):
+            core.load_network(tiny_model(), "REFERENCE", config)
+        assert not caplog.records
+        assert core.executors.executor_count == 0
+
+
+@pytest.fixture
+def held() -> Iterator[tuple[aioinfer.Core, Any, threading.Event]]:
+    """A Core, a network of it that is idle, and one whose callback waits for the event."""
+    core, is_held, may_go = aioinfer.Core(), threading.Event(), threading.Event()
+    idle = core.load_network(tiny_model(), "CPU", {"NUM_STREAMS": 2})
+    busy = core.load_network(tiny_model(), "REFERENCE")
+
+    def callback(request: Any, error: BaseException | None) -> None:
+        is_held.set()
+        assert may_go.wait(WAIT_S)
+
+    x = np.ones((1, 3), np.float32)
+    request = idle.create_infer_request()
+    request.start_async({"x": x})
+    assert request.wait(WAIT_S)
+    request = busy.create_infer_request()
+    request.set_callback(callback)
+    request.start_async({"x": x})
+    assert is_held.wait(WAIT_S)
+    yield core, idle, may_go
+    may_go.set()
+    core.close()
+
+
+def test_what_a_core_has_closed_is_given_back_while_another_network_is_in_use(
+    held: tuple[aioinfer.Core, Any, threading.Event],
+) -> None:
+    core, idle, may_go = held
+    assert names_of_threads("CPU")
+    assert not core.close(timeout_s=0)
+    assert idle.is_closed
+    assert not names_of_threads("CPU")
+    assert core.executors.executor_count == 3  # streams, compile and callbacks of the other
+    may_go.set()
+    assert core.close()
+    assert core.executors.executor_count == 0
+
+
+def test_a_close_that_drains_gives_idle_networks_back_first(
+    held: tuple[aioinfer.Core, Any, threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, idle, may_go = held
+    is_released, release = threading.Event(), type(idle)._release
+
+    def released(network: Any) -> None:
+        release(network)
+        is_released.set()
+
+    monkeypatch.setattr(type(idle), "_release", released)
+    closer = threading.Thread(target=core.close)
+    closer.start()
+    try:
+        assert is_released.wait(WAIT_S)
+        assert not names_of_threads("CPU")
+    finally:
+        may_go.set()
+        closer.join(WAIT_S)
+    assert core.executors.executor_count == 0
+
+
+def names_of_threads(device: str) -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith(device)]
