@@ -31,6 +31,8 @@ _NOT_MOVED = frozenset({DType.STRING, DType.COMPLEX128})
 """What no kernel takes: elements are moved as 1, 2, 4 or 8 bytes."""
 
 _STANDARD_DOMAINS = ("", "ai.onnx")
+_SOME_LENGTH = 1 << 10
+"""Of an axis whose length a run brings, to ask for what a rule says of any."""
 
 
 class Kernel(NamedTuple, Generic[Builder]):
@@ -134,7 +136,7 @@ class KernelRegistry(Generic[Builder]):
             return f"{device} has {node.op} for {known}, not for {dtype.label}"
         if node.user_kernel is None:
             if not found.constant_inputs and _leaves_open(node):
-                return f"its attributes leave open which shape {node.outputs[0].name!r} has"
+                return _open_shape_text(node)
             reason = find_uncountable(node, COUNTED_IN_32_BITS)
             if reason is not None:
                 return reason
@@ -220,15 +222,52 @@ def _way_to_declare(value: Value) -> str:
 
 
 def _leaves_open(node: Node) -> bool:
-    """True if all shapes that it reads are known, and no rule says that of its first result."""
+    """True if no rule says the shape of its first result, whatever lengths its inputs have."""
     kind = node.outputs[0].type if node.outputs else None
     if not isinstance(kind, TensorType) or is_static(kind.shape):
         return False
-    if not all(value is None or _has_known_shape(value) for value in node.inputs):
+    if all(value is None or _has_known_shape(value) for value in node.inputs):
+        return not _tells_shape(node)  # they may have become known after its type was inferred
+    if kind.shape is not None and None not in kind.shape:
         return False
-    rule = find_rule(node)  # what it reads may have become known after its own type was inferred
+    made = _with_lengths(node)
+    if made is None:
+        return False
+    try:
+        return not _tells_shape(made)
+    except AioInferError:  # for these lengths
+        return False
+
+
+def _open_shape_text(node: Node) -> str:
+    given = ", ".join(sorted(node.attributes))
+    what = f"its attributes ({given}) leave" if given else "its inputs leave"
+    return f"{what} open which shape {node.outputs[0].name!r} has"
+
+
+def _tells_shape(node: Node) -> bool:
+    rule = find_rule(node)
     told = (rule(node, ShapeContent()) if rule is not None else None) or [None]
-    return not (isinstance(told[0], TensorType) and is_static(told[0].shape))
+    return isinstance(told[0], TensorType) and is_static(told[0].shape)
+
+
+def _with_lengths(node: Node) -> Node | None:
+    """Return a copy in which lengths that a run brings are some.
+
+    None where ranks are not known, or an input may hold what tells the shape, as lists of lengths.
+    """
+    inputs: list[Value | None] = []
+    for value in node.inputs:
+        kind = None if value is None else value.type
+        if value is None or value.constant is not None:
+            inputs.append(None if value is None else Value(value.name, kind, value.constant))
+        elif not isinstance(kind, TensorType) or kind.shape is None or len(kind.shape) < 2:
+            return None
+        else:
+            shape = [dim if isinstance(dim, int) else _SOME_LENGTH for dim in kind.shape]
+            inputs.append(Value(value.name, TensorType(kind.dtype, tuple(shape))))
+    outputs = [Value(value.name) for value in node.outputs]
+    return Node(node.op_type, inputs, outputs, node.attributes, name=node.name, domain=node.domain)
 
 
 def _has_known_shape(value: Value) -> bool:

@@ -238,10 +238,9 @@ def _spread(node: Node, lengths: Shape, window: _Window) -> Shape | None:
         reach, stride = window.reaches[axis], window.strides[axis]
         removed = window.begins[axis] + window.ends[axis]
         if window.keeps_size:
-            # Here the specification, onnx's inference and onnxruntime have different lengths.
-            if reach < stride or added[axis]:
+            removed = reach + added[axis] - stride
+            if removed < 0:  # the specification's length, and onnxruntime's is shorter
                 return None
-            removed = reach - stride
         more = reach + added[axis] - removed
         if isinstance(dim, int):
             found.append(stride * (dim - 1) + more)

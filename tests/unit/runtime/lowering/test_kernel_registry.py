@@ -35,7 +35,7 @@ def note(node: Node, builder: Notes) -> None:
 
 def registry_of(**options: Any) -> KernelRegistry[Notes]:
     registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", {}, FLOATS)
-    registry.kernel("Relu", "Reshape", **options)(note)
+    registry.kernel("ConvTranspose", "Relu", "Reshape", **options)(note)
     return registry
 
 
@@ -112,6 +112,30 @@ def test_a_result_whose_shape_no_rule_tells_is_refused(shape: Any) -> None:
     assert registry_of(constant_inputs=(1,)).find_refusal(node) is None
     node = node_of("Relu", TensorType(DType.FLOAT32, ("n", 3)))
     node.outputs[0].type = TensorType(DType.FLOAT32, shape)
+    assert registry_of().find_refusal(node) is None
+
+
+def transposed(kind: TensorType, **attributes: Any) -> Node:
+    weights = Value("w", TensorType(DType.FLOAT32, (4, 3, 2, 2)))
+    node = Node("ConvTranspose", [Value("x", kind), weights], [Value("y")], attributes, name="up")
+    node.outputs[0].type = TensorType(DType.FLOAT32, (None, None, None, None))
+    return node
+
+
+@pytest.mark.parametrize("batch", [1, "n", None])
+def test_attributes_that_leave_a_shape_open_are_named_whatever_lengths_a_run_brings(
+    batch: Any,
+) -> None:
+    kind = TensorType(DType.FLOAT32, (batch, 4, 9, 8))
+    node = transposed(kind, strides=[4, 4], auto_pad="SAME_UPPER")
+    assert registry_of().find_refusal(node) == (
+        "its attributes (auto_pad, strides) leave open which shape 'y' has"
+    )
+    assert registry_of().find_refusal(transposed(kind, strides=[4, 4])) is None
+
+
+def test_lengths_of_a_run_that_may_contradict_each_other_are_no_refusal() -> None:
+    node = transposed(TensorType(DType.FLOAT32, (1, "c", 9, 8)))
     assert registry_of().find_refusal(node) is None
 
 

@@ -37,6 +37,11 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     ),
     "same, upper": ((1, 2, 5, 4), (2, 3, 4, 3), {"auto_pad": "SAME_UPPER", "strides": [3, 2]}),
     "same, lower": ((1, 2, 5, 4), (2, 3, 4, 3), {"auto_pad": "SAME_LOWER", "strides": [3, 2]}),
+    "same, longer": (
+        (1, 2, 5, 4),
+        (2, 3, 3, 2),
+        {"auto_pad": "SAME_LOWER", "strides": [2, 3], "output_padding": [1, 1]},
+    ),
     "valid": ((1, 2, 5, 4), (2, 3, 4, 3), {"auto_pad": "VALID", "strides": [2, 2]}),
     "1 x 1": ((2, 6, 5, 4), (6, 7, 1, 1), {}),
     "one axis": ((2, 3, 9), (3, 4, 5), {"pads": [2, 1], "strides": [2]}),

@@ -114,7 +114,12 @@ TRANSPOSED: list[tuple[list[Given], dict[str, Any], str | None]] = [
     ([X, V], {"output_shape": [1, 3, 28, 20]}, None),
     ([X, V], {"output_padding": [1]}, None),
     ([X, V], {"strides": [4, 4], "auto_pad": "SAME_UPPER"}, None),
-    ([X, V], {"strides": [2, 2], "auto_pad": "SAME_UPPER", "output_padding": [1, 1]}, None),
+    (
+        [X, V],
+        {"strides": [2, 4], "auto_pad": "SAME_UPPER", "output_padding": [1, 1]},
+        "float32[n,3,18,32]",
+    ),
+    ([X, V], {"strides": [2, 5], "auto_pad": "SAME_LOWER", "output_padding": [1, 1]}, None),
     ([X, V], {"pads": [9, 9, 9, 9]}, None),
     ([X, "float32[4,3,3]"], {}, None),
 ]

@@ -61,6 +61,11 @@ TRANSPOSED = {
     "output shape": ((1, 3, 3, 3), (3, 2, 3, 3), {"output_shape": [10, 8], "strides": [3, 2]}),
     "same upper": ((1, 3, 5, 5), (3, 2, 3, 4), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
     "same lower": ((1, 3, 5, 5), (3, 2, 3, 4), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
+    "same output padding": (
+        (1, 3, 5, 5),
+        (3, 2, 3, 2),
+        {"auto_pad": "SAME_UPPER", "strides": [2, 3], "output_padding": [1, 1]},
+    ),
     "grouped": ((1, 6, 5, 5), (6, 2, 3, 3), {"group": 3, "strides": [2, 2]}),
     "depthwise": ((1, 16, 5, 5), (16, 1, 3, 3), {"group": 16, "strides": [2, 2]}),
     "dilated": ((1, 3, 5, 5), (3, 4, 3, 3), {"dilations": [2, 2]}),
