@@ -14,6 +14,7 @@
 
 #define MOST_POINTS (1 << 22) /* along an axis of a region, as operators/images has it */
 #define MOST_VALUES (1 << 28) /* that are compared one by one, of all channels of a region */
+#define MOST_EACH 64 /* of them for each element of the result, if MOST_VALUES are too few for all */
 #define CHANNELS 64           /* of a region that one part of the work computes */
 #define LATEST 6 /* taps that may be of the same element: two of each that points lie between */
 
@@ -211,49 +212,74 @@ struct work {
     float scale;
 };
 
-/* Whether all points of a region are too many to be compared: means have taps instead. */
-static int has_too_many(const struct work *work, const struct axis *rows, const struct axis *columns)
+/* Place the points of a region. Means have taps; what is compared one by one may be too much. */
+static enum found place_region(const struct work *work, int64_t region, struct axis *rows,
+                               struct axis *columns)
 {
-    const int64_t points = rows->bins * rows->count * (columns->bins * columns->count);
+    const volatile float *corners = work->regions + region * 4;
+    const float shift = work->is_half ? 0.5f : 0.0f;
+    float ends[4];
+    enum found found[2];
 
-    return work->form == FORM_MAX && points > MOST_VALUES / work->channels;
+    for (int64_t end = 0; end < 4; end++)
+        ends[end] = corners[end] * work->scale - shift;
+    found[0] = place_axis(rows, ends[1], ends[3], work->row_bins, work->height, work->ratio,
+                          work->is_half != 0);
+    found[1] = place_axis(columns, ends[0], ends[2], work->column_bins, work->width, work->ratio,
+                          work->is_half != 0);
+    if (found[0] == TOO_MANY || found[1] == TOO_MANY)
+        return TOO_MANY;
+    if (found[0] == NO_POINTS || found[1] == NO_POINTS)
+        return NO_POINTS;
+    const int64_t points = rows->bins * rows->count * (columns->bins * columns->count);
+    return work->form == FORM_MAX && points > MOST_VALUES / work->channels ? TOO_MANY : POINTS;
+}
+
+/* Whether one request has too much to do: values to compare, or for means points along axes. */
+static int has_too_many(const struct work *work, int64_t regions)
+{
+    const int64_t elements = regions * work->channels * work->row_bins * work->column_bins;
+    const int64_t most = elements > MOST_VALUES / MOST_EACH ? elements * MOST_EACH : MOST_VALUES;
+    struct axis rows, columns;
+    int64_t values = 0;
+
+    if (elements == 0 || work->height * work->width == 0)
+        return 0;
+    for (int64_t region = 0; region < regions && values <= most; region++) {
+        const enum found found = place_region(work, region, &rows, &columns);
+        if (found == TOO_MANY)
+            return 1;
+        if (found == NO_POINTS)
+            continue;
+        const int64_t along[2] = {rows.bins * rows.count, columns.bins * columns.count};
+        values += work->form == FORM_MAX ? along[0] * along[1] * work->channels
+                                         : along[0] + along[1];
+    }
+    return values > most;
 }
 
 /* Compute channels from `first` on of a region. */
 static int align_channels(const struct work *work, int64_t region, int64_t first, const char *stop)
 {
-    const volatile float *corners = work->regions + region * 4;
     const int64_t image = ((const volatile int64_t *)work->batches)[region];
     const int64_t left = work->channels - first, plane = work->height * work->width;
     const int64_t channels = left < CHANNELS ? left : CHANNELS;
     const int64_t bins = work->row_bins * work->column_bins;
-    const float shift = work->is_half ? 0.5f : 0.0f;
-    float *target = work->target + (region * work->channels + first) * bins, *sums, ends[4];
+    float *target = work->target + (region * work->channels + first) * bins, *sums;
     struct axis rows, columns;
     struct taps row_taps, column_taps;
-    enum found found[2];
+    enum found found;
     void *held;
 
     if (image < 0 || image >= work->count)
         return STATUS_INDEX;
-    for (int64_t end = 0; end < 4; end++)
-        ends[end] = corners[end] * work->scale - shift;
-    if (plane == 0) {
+    found = plane == 0 ? NO_POINTS : place_region(work, region, &rows, &columns);
+    if (found == TOO_MANY)
+        return STATUS_REGION;
+    if (found == NO_POINTS) {
         memset(target, 0, (size_t)(channels * bins) * sizeof *target);
         return STATUS_OK;
     }
-    found[0] = place_axis(&rows, ends[1], ends[3], work->row_bins, work->height, work->ratio,
-                          work->is_half != 0);
-    found[1] = place_axis(&columns, ends[0], ends[2], work->column_bins, work->width, work->ratio,
-                          work->is_half != 0);
-    if (found[0] == TOO_MANY || found[1] == TOO_MANY)
-        return STATUS_REGION;
-    if (found[0] == NO_POINTS || found[1] == NO_POINTS) {
-        memset(target, 0, (size_t)(channels * bins) * sizeof *target);
-        return STATUS_OK;
-    }
-    if (has_too_many(work, &rows, &columns))
-        return STATUS_REGION;
     const float *source = work->images + (image * work->channels + first) * plane;
     if (work->form == FORM_MAX) {
         for (int64_t channel = 0; channel < channels && !is_stopped(stop); channel++)
@@ -302,6 +328,8 @@ static int align_regions(char *const *data, const int64_t *parameters, const cha
 
     memcpy(&scale, parameters + 10, sizeof scale);
     work.scale = (float)scale;
+    if (has_too_many(&work, regions))
+        return STATUS_REGION;
 #pragma omp parallel for schedule(static) reduction(max : status) if (regions * parts > 1)
     for (int64_t part = 0; part < regions * parts; part++) {
         if (is_stopped(stop))

@@ -47,7 +47,9 @@ STATUS_TEXTS = {
     STATUS_BUFFER: "an array is not as long as it should be",
     STATUS_STOPPED: "the run was stopped",
     STATUS_REGION: (
-        "a region has more than 4194304 points along an axis, or 268435456 values to compare"
+        "a region has more than 4194304 points along an axis, or the regions have too many points: "
+        "of a region 268435456 values may be compared, of all regions as many or 64 for each "
+        "element of the result; give smaller regions, or fewer"
     ),
 }
 

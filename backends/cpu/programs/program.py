@@ -173,8 +173,9 @@ class Program:
             return self._wrong_array(index, buffers)
         step = first_step + index
         origin, text = self.plan.steps[step].origin, failure_text(status)
-        is_of_data = status in (STATUS_INDEX, STATUS_REGION)
-        return _bad_index(origin, text) if is_of_data else _failed(origin, text)
+        if status == STATUS_INDEX:
+            return _bad_input(origin, f"{text}; {_CHECK_INDICES}")
+        return _bad_input(origin, text) if status == STATUS_REGION else _failed(origin, text)
 
     def _wrong_array(self, index: int, buffers: Sequence[Array]) -> TensorError:
         plan = self.plan
@@ -216,7 +217,7 @@ class Program:
         except AioInferError:  # of a user's kernel, which names its node
             raise
         except IndexError as error:
-            raise _bad_index(origin, str(error)) from error
+            raise _bad_input(origin, f"{error}; {_CHECK_INDICES}") from error
         except Exception as error:
             node = step.node if isinstance(step, NumpyStep) else None
             if isinstance(error, ValueError) and node is not None:  # of what the operator was given
@@ -355,10 +356,9 @@ def _failed(origin: NodeOrigin, text: str) -> DeviceError:
     return DeviceError(text, device="CPU", node=origin.name, op=origin.op)
 
 
-def _bad_index(origin: NodeOrigin, text: str) -> TensorError:
-    return TensorError(
-        f"CPU failed in {origin.op} (node {origin.name!r}): {text}; check its index inputs",
-        device="CPU",
-        node=origin.name,
-        op=origin.op,
-    )
+_CHECK_INDICES = "check its index inputs"
+
+
+def _bad_input(origin: NodeOrigin, text: str) -> TensorError:
+    text = f"CPU failed in {origin.op} (node {origin.name!r}): {text}"
+    return TensorError(text, device="CPU", node=origin.name, op=origin.op)

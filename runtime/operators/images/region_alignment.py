@@ -15,6 +15,8 @@ MOST_SAMPLES = 1 << 22
 """Points along an axis of one region; more are no picture's, but a mistake or an attack."""
 MOST_VALUES = 1 << 28
 """At the points of one region, where they are looked at one by one."""
+MOST_EACH = 64
+"""Values for each element of the result, if ``MOST_VALUES`` are too few for all regions."""
 
 
 class _Samples(NamedTuple):
@@ -45,8 +47,8 @@ def align_regions(
     x: (N, C, H, W). regions: (R, 4) of x, y, x, y. batches: (R,), the image of each. Gives (R, C,
     height, width). Points more than 1 outside are zero; "max" takes the greatest of the weighted
     neighbours, as ONNX has it. A region that is not finite is zero. Raises ValueError for what does
-    not fit, and for a region of more points than ``MOST_SAMPLES`` along an axis; IndexError for one
-    of an image that is not there.
+    not fit, for a region of more points than ``MOST_SAMPLES`` along an axis, and for regions that
+    have too many values at their points; IndexError for one of an image that is not there.
     """
     if x.ndim != 4 or regions.shape != (len(batches), 4) or batches.ndim != 1:
         raise ValueError(
@@ -64,32 +66,65 @@ def align_regions(
     if 0 in made.shape or 0 in lengths:
         return made.astype(x.dtype)
     is_mean = mode == "avg" and bool(np.isfinite(images).all())
-    for place, (left, top, right, bottom) in enumerate(corners):
-        ends = ((top, bottom), (left, right))
-        samples = [
-            _samples(*pair, bins[axis], lengths[axis], sampling_ratio, is_half)
-            for axis, pair in enumerate(ends)
+    pool = _mean_by_matrices if is_mean else _greatest if mode == "max" else _mean_of_points
+    axes = [
+        [
+            _axis(*ends, bins[axis], sampling_ratio, is_half)
+            for axis, ends in enumerate(((top, bottom), (left, right)))
         ]
-        if any(item is None for item in samples):
+        for left, top, right, bottom in corners
+    ]
+    _check_values(made.shape, axes, are_compared=not is_mean)
+    for place, (of_rows, of_columns) in enumerate(axes):
+        if not of_rows.each or not of_columns.each:
             continue
-        rows, columns = (item for item in samples if item is not None)
-        pool = _mean_by_matrices if is_mean else _greatest if mode == "max" else _mean_of_points
+        rows = _samples(of_rows, bins[0], lengths[0])
+        columns = _samples(of_columns, bins[1], lengths[1])
         made[place] = pool(images[batches[place]], rows, columns)
     return made.astype(x.dtype, copy=False)
 
 
-def _samples(
-    start: np.floating, end: np.floating, bins: int, length: int, ratio: int, is_half: bool
-) -> _Samples | None:
-    """Place the points of a region along an axis; None if there are none."""
+class _Axis(NamedTuple):
+    """A region along an axis: where it starts, its size, and the points of each bin."""
+
+    start: np.floating
+    size: np.floating
+    each: int
+
+
+def _axis(start: np.floating, end: np.floating, bins: int, ratio: int, is_half: bool) -> _Axis:
     size = end - start if is_half else max(end - start, type(end)(1))
     if not math.isfinite(size):
-        return None
-    count = ratio if ratio > 0 else math.ceil(size / bins)
-    if count <= 0:
-        return None
+        return _Axis(start, size, 0)
+    count = max(ratio if ratio > 0 else math.ceil(size / bins), 0)
     if count * bins > MOST_SAMPLES:
-        raise ValueError(f"a region from {start} to {end} has {count * bins} points along an axis")
+        raise ValueError(
+            f"a region from {start} to {end} has {count * bins} points along an axis, and "
+            f"{MOST_SAMPLES} are taken; give smaller regions"
+        )
+    return _Axis(start, size, count)
+
+
+def _check_values(shape: tuple[int, ...], axes: list[list[_Axis]], *, are_compared: bool) -> None:
+    """Raise ValueError if a result of that shape has too many values at points of its regions.
+
+    Means count the points along axes alone: their weights are those of rows by those of columns.
+    """
+    most, total = max(MOST_VALUES, MOST_EACH * math.prod(shape)), 0
+    for place, (rows, columns) in enumerate(axes):
+        along = rows.each * shape[2], columns.each * shape[3]
+        values = 0 if 0 in along else shape[1] * math.prod(along) if are_compared else sum(along)
+        total += values
+        if values > MOST_VALUES or total > most:
+            raise ValueError(
+                f"with region {place} there are {total} values at points of regions, and a region "
+                f"may have {MOST_VALUES}, all of them {most}; give smaller regions, or fewer"
+            )
+
+
+def _samples(axis: _Axis, bins: int, length: int) -> _Samples:
+    """Place the points of a region along an axis that has some."""
+    start, size, count = axis
     step = size / type(size)(bins)
     inside = (np.arange(count, dtype=step.dtype) + step.dtype.type(0.5)) * step
     points = (
@@ -140,9 +175,6 @@ def _greatest(image: Array, rows: _Samples, columns: _Samples) -> Array:
 
 def _weighted(image: Array, rows: _Samples, columns: _Samples) -> list[Array]:
     """Return the four neighbours of each point, times their weights: (C, bins, n, bins, n)."""
-    count = len(image) * rows.low.size * columns.low.size
-    if count > MOST_VALUES:
-        raise ValueError(f"a region has {count} values at its points, and {MOST_VALUES} are taken")
     found = []
     for row, row_weight in ((rows.low, rows.low_weight), (rows.high, rows.high_weight)):
         part = image[:, row]

@@ -8,6 +8,7 @@ from onnx.reference.ops.op_roi_align import RoiAlign
 
 from aioinfer.runtime.graph import Node, Value
 from aioinfer.runtime.operators import make_operator
+from aioinfer.runtime.operators.images import region_alignment
 from aioinfer.runtime.operators.images.region_alignment import MOST_SAMPLES
 
 X = np.random.default_rng(0).normal(size=(2, 3, 9, 7)).astype(np.float32)
@@ -110,5 +111,23 @@ def test_an_image_that_is_not_there_is_a_wrong_index(image: int) -> None:
 def test_points_of_a_vast_region_are_not_looked_at_one_by_one() -> None:
     side = 20000.0
     region = np.array([[0, 0, side, side]], np.float32)
-    with pytest.raises(ValueError, match="values at its points"):
+    with pytest.raises(ValueError, match="values at points of regions"):
         align(regions=region, batches=np.array([0]), mode="max")
+
+
+@pytest.mark.parametrize(
+    ("mode", "side", "count"), [("max", 8191.0, 2), ("avg", float(MOST_SAMPLES), 33)]
+)
+def test_points_of_all_regions_have_a_bound(mode: str, side: float, count: int) -> None:
+    regions = np.tile(np.float32([0, 0, side, side]), (count, 1))
+    with pytest.raises(ValueError, match=f"with region {count - 1} .* smaller regions, or fewer"):
+        align(X[:, :, :4, :4], regions, np.zeros(count, np.int64), mode=mode)
+
+
+def test_a_large_result_may_have_more_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region_alignment, "MOST_VALUES", 100)
+    regions, batches = np.tile(np.float32([0, 0, 8, 8]), (3, 1)), np.zeros(3, np.int64)
+    found = align(X[:, :1], regions, batches, mode="max", output_height=8, output_width=8)
+    assert found.shape == (3, 1, 8, 8)  # 64 points each, of which 100 are taken, and 192 in all
+    with pytest.raises(ValueError, match="with region 2 there are 243 values"):
+        align(X[:, :1], regions * 9 / 8, batches, mode="max")

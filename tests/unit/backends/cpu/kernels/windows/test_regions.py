@@ -121,9 +121,31 @@ def test_a_region_of_too_many_points_that_are_compared_is_a_wrong_input(
     """They are looked at one by one: of 2^44 a request would hold its stream for days."""
     x, region = numbers(1, channels, 4, 4), np.array([[0, 0, end, end]], np.float32)
     inputs = {"x": x, "r": region, "b": np.array([0])}
-    wanted = r"RoiAlign \(node 'roi'\).* a region has .*268435456.*; check its"
+    wanted = r"RoiAlign \(node 'roi'\).* 268435456.*; give smaller regions, or fewer"
     with pytest.raises(TensorError, match=wanted):
         run(core, regions_model(inputs, mode="max"), device, inputs)
+
+
+@pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
+@pytest.mark.parametrize(("mode", "end", "count"), [("max", 8192.0, 5), ("avg", 4194304.0, 33)])
+def test_regions_of_too_many_points_together_are_a_wrong_input(
+    core: Core, device: str, mode: str, end: float, count: int
+) -> None:
+    """Each may be computed in two seconds, and a request of a megabyte has 60,000."""
+    regions = np.tile(np.float32([0, 0, end, end]), (count, 1))
+    inputs = {"x": numbers(1, 1, 4, 4), "r": regions, "b": np.zeros(count, np.int64)}
+    wanted = r"RoiAlign \(node 'roi'\).* 268435456.*; give smaller regions, or fewer"
+    with pytest.raises(TensorError, match=wanted):
+        run(core, regions_model(inputs, mode=mode), device, inputs)
+
+
+def test_a_large_result_may_have_more_points_than_one_region(core: Core) -> None:
+    """64 each: of 4,200 regions of 1,024 elements and 65,536 points, which are 2^28 and more."""
+    count, x = 4200, numbers(1, 1, 2, 2)
+    regions = np.tile(np.float32([0, 0, 256, 256]), (count, 1))
+    inputs = {"x": x, "r": regions, "b": np.zeros(count, np.int64)}
+    model = regions_model(inputs, mode="max", output_height=32, output_width=32)
+    assert run(core, model, "CPU", inputs)["y"].shape == (count, 1, 32, 32)
 
 
 @pytest.mark.parametrize("image", [-1, 1, 7])
