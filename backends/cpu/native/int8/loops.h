@@ -118,11 +118,14 @@ static void FOR(multiply_panel)(const struct product *p, int64_t panel, const ch
         .step = step,
         .narrow = ends[1] - ends[0],
         .wide = ends[2] - ends[1],
+        .is_half = count <= PANEL / 2,
     };
 
     for (int64_t row = first; row < last; row += TILE_ROWS) {
         tile.rows = last - row < TILE_ROWS ? last - row : TILE_ROWS;
         tile.data = data + (row - first) * step;
+        if (FOR(is_finished)(p, &tile, factors, row, column, count))
+            continue;
         FOR(multiply)(&tile, sums);
         FOR(finish)(p, factors, sums, row, tile.rows, column, count);
     }

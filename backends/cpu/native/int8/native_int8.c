@@ -41,6 +41,7 @@ INLINE int64_t item_of(int64_t type)
 #if COMPILES_AVX2
 BEGIN_AVX2
 #include "tiles_avx2.h"
+#include "results_avx2.h"
 #include "squares_avx2.h"
 #define FOR(name) name##_avx2
 #include "loops.h"

@@ -142,6 +142,7 @@ static void store_panel_plain(char *to, const float *numbers, int64_t type)
 }
 
 #define are_stored_plain(...) 0
+#define is_finished_plain(...) 0
 
 static void apply_step_plain(const struct result_step *step, float *numbers, const float *others,
                              int64_t count)

@@ -56,6 +56,7 @@ struct tile {
     const int32_t *places; /* of each chunk of weights: the chunk of the row */
     const int32_t *starts;
     int64_t step, rows, narrow, wide;
+    int64_t is_half; /* the right half of the panel is not wanted, and may be 0; not without places */
 };
 
 struct factors {
