@@ -130,11 +130,11 @@ def _partition_document(division: Division) -> dict[str, Any]:
                 "needs": list(subgraph.needs),
                 "inputs": list(subgraph.inputs),
                 "outputs": list(subgraph.outputs),
-                "nodes": [json_value(vars(node)) for node in subgraph.nodes],
+                "nodes": [json_value(node._asdict()) for node in subgraph.nodes],
             }
             for subgraph in partition.subgraphs
         ],
-        "cuts": [json_value(vars(cut)) for cut in partition.cuts],
+        "cuts": [json_value(cut._asdict()) for cut in partition.cuts],
         "removed_nodes": list(partition.removed_nodes),
         "expected": None if expected is None else json_value(dataclasses.asdict(expected)),
     }
