@@ -4,7 +4,6 @@ from ..errors import ClosedError as ClosedError  # first: outside the package th
 from .base import (
     NO_LANE,
     NOW,
-    TRIES,
     HostReady,
     Lane,
     Ready,
@@ -57,7 +56,6 @@ from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
 __all__ = [
     "NOW",
     "NO_LANE",
-    "TRIES",
     "Clock",
     "CompletionThread",
     "CpuAllowance",

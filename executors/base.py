@@ -31,7 +31,6 @@ from contextvars import Context
 from typing import Any, Self
 
 from ..errors import AioInferError
-from .threads import TRIES as TRIES
 from .threads import ThreadState as ThreadState
 from .threads import hand_over as hand_over
 from .threads import hop as hop

@@ -16,8 +16,8 @@ from ..errors import Place, RequestStateError
 
 _log = logging.getLogger("aioinfer")
 
-TRIES = (False, False, False, True)
-"""How often what has to be done is tried that finds no memory; whether that is the last time."""
+_TELLS = (False, False, False, True)
+"""How often an owner is told that finds no memory for hearing it; whether that is the last time."""
 
 _Hop = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -151,7 +151,7 @@ def tell_owner(function: Callable[..., Any], args: tuple[Any, ...], error: BaseE
         _log.error("%r raised; what it was to end may never settle", function, exc_info=error)
         return
     failed = owner.hop_failed
-    for is_last in TRIES:
+    for is_last in _TELLS:
         try:
             when_ready = getattr(args[0], "when_ready", None) if args else None
             if when_ready is None:

@@ -10,7 +10,7 @@ from inspect import iscoroutine
 from typing import Any, Protocol
 
 from ...errors import AioInferError, Place, RequestStateError
-from ...executors import NO_LANE, NOW, TRIES, Lane, Ready, run_here
+from ...executors import NO_LANE, NOW, Lane, Ready, run_here
 from ..loops.loop_call import LoopCall
 from .bindings import Bindings
 
@@ -126,12 +126,10 @@ class PendingCallback:
         return NOW
 
     def _over(self, _ready: Ready, error: BaseException | None) -> None:
-        for _ in TRIES:
-            if self._was_called or not isinstance(error, MemoryError):  # none on the way to it
-                break
+        if isinstance(error, MemoryError) and not self._was_called:  # none on the way to it
+            error = None
             try:
                 self._call_on_thread(NO_LANE)
-                error = None
             except BaseException as raised:
                 error = raised
         self._error = error

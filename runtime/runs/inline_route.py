@@ -18,7 +18,7 @@ from contextvars import copy_context
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from ...executors import NOW, Lane, Ready, TaskExecutor, hand_over, tell_owner
+from ...executors import NOW, Lane, Ready, TaskExecutor, hand_over
 from ...executors.base import checked
 from ...executors.interrupt import (
     can_interrupt,
@@ -123,7 +123,6 @@ class InlineRoute:
                         request.restore(run, before)
                 if not has_slot:
                     return False
-                run.is_inline = True
                 try:
                     service_ns = self._go_through_stages(run, lane)
                     if service_ns >= 0:
@@ -152,7 +151,7 @@ class InlineRoute:
                 else:
                     run.finish(error)
             except BaseException as raised:  # no memory for the call
-                tell_owner(run.finish, (), raised)
+                run.end_again(raised)
             turn.used_ns += run.ended_ns - run.bindings.arrived_ns
         finally:
             if thread.hops:
@@ -183,7 +182,7 @@ class InlineRoute:
         try:
             if run.deadline is not None:
                 run.start_timer()
-            slot.bindings, slot.stop = bindings, stop
+            slot.bindings, slot.stop, run.is_inline = bindings, stop, True
             service_ns, queued_ns = 0, bindings.arrived_ns
             mark = bindings.run_id, bindings.ticket[1], queued_ns
             for stage in slot.stages:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 from ...errors import AioInferError, ClosedError
-from ...executors import hand_over
+from ...executors import hop
 from .run import Run
 
 __all__ = ["ParkedRun"]
@@ -33,21 +32,15 @@ class ParkedRun:
         run = self.run
         run.admission.expect(run)
         run.is_parked = True
-        is_kept = False
-        try:
-            if run.deadline is not None:
-                run.start_timer()
-            is_kept = keep(self)
-        finally:
-            if not is_kept:
-                run.is_parked = False
-                run.admission.leave(run)
-        if is_kept:
-            run.is_launched = True
-            with suppress(MemoryError):  # then its launch ends it, and its end calls back
-                run.allow_callback()
-                run.stop.when_set(self._leave)
-        return is_kept
+        if run.deadline is not None:
+            run.start_timer()
+        if not keep(self):
+            run.is_parked = False
+            run.admission.leave(run)
+            return False
+        run.allow_callback()
+        run.stop.when_set(self._leave)
+        return True
 
     def launch(self) -> None:
         """Enter the network now that the run before has ended, and never raise."""
@@ -66,18 +59,11 @@ class ParkedRun:
     def _leave(self) -> None:
         """End, as the run is stopped; a listener of its Stop."""
         if self._unpark(self):
-            hand_over(self._end)
+            hop(self._end)
 
-    def hop_failed(self, error: BaseException) -> None:
-        """End: there was no memory for a call on its way into the network, or out of here."""
-        self.run.stop.forget(self._leave)
-        if self.is_taken:
-            self.run.is_parked = False
-        self._end(error)
-
-    def _end(self, error: BaseException | None = None) -> None:
+    def _end(self) -> None:
         run = self.run
-        error = run.stop.error or error
+        error = run.stop.error
         if error is not None and not isinstance(error, ClosedError):
             run.admission.count_outcome(run, error)  # a stop may have found it launched
         run.is_counted = True

@@ -10,6 +10,7 @@ before the next of what they do.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import perf_counter_ns
@@ -18,13 +19,13 @@ from typing import Any, Protocol
 from ...errors import ClosedError, OverloadedError, RequestBusyError, RequestCancelledError
 from ...executors import (
     NOW,
-    TRIES,
     Lane,
     Ready,
     TaskExecutor,
     Then,
     as_shortage,
     hand_over,
+    hop,
 )
 from ...executors.interrupt import (
     can_interrupt,
@@ -41,6 +42,8 @@ from .slot import Slot
 from .stage import Again, Stage, Stop, new_stop_word, stop_if_interrupted
 
 __all__ = ["Run", "RunOwner"]
+
+_log = logging.getLogger("aioinfer")
 
 
 class RunOwner(Protocol):
@@ -90,8 +93,6 @@ class Run(RunEnd):
     """Where it downloads inputs that other devices have kept, which blocks; None: it has none."""
     _has_begun = False
     _has_begun_late = False
-    _refusal: BaseException | None = None
-    """What has kept it from beginning, for the launch, which gives up then."""
 
     def __init__(
         self,
@@ -180,20 +181,24 @@ class Run(RunEnd):
             if self.deadline is not None and self._timer is None:
                 self.start_timer()
             if self.admission.enter(self, may_refuse=True):
-                hand_over(self._begin)
-                if self._refusal is not None:
-                    raise self._refusal
+                try:
+                    hop(self._begin)
+                except Exception as error:
+                    self._note_late(error)
             else:
                 self._leave_queue_if_stopped()
-            self.is_launched = True
+            self._is_launched = True
         except BaseException as error:
-            for is_last in TRIES:
-                try:
-                    self._give_up_launch(error, request, before)
-                    break
-                except MemoryError:
-                    if is_last:
-                        raise
+            self.mark_retrieved()
+            came_too_late = isinstance(error, ClosedError) and not self.has_arrived
+            if not (came_too_late or isinstance(error, RequestBusyError)):
+                self.admission.count_outcome(self, error)
+            self.stop.set(error)  # an interrupt may come when the network has taken it already
+            self.finish(error, was_launched=False)
+            if self.slot is not None and not self._has_begun:
+                self.finish(error)  # no other thread will give its slot back
+            if request is not None and isinstance(error, OverloadedError):
+                request.restore(self, before)
             lacking = as_shortage(error, f"starting {self.what}")
             if lacking is error:
                 raise
@@ -202,21 +207,6 @@ class Run(RunEnd):
             with suppress(MemoryError):  # then its end calls back
                 self.allow_callback()
 
-    def _give_up_launch(
-        self, error: BaseException, request: RunOwner | None, before: Run | None
-    ) -> None:
-        """End, as far as the caller is concerned, who gets the error; again if that raises."""
-        self.mark_retrieved()
-        came_too_late = isinstance(error, ClosedError) and not self.has_arrived
-        if not (came_too_late or isinstance(error, RequestBusyError)):
-            self.admission.count_outcome(self, error)
-        self.stop.set(error)  # an interrupt may come when the network has taken it already
-        self.withdraw(error)
-        if self.slot is not None and not self._has_begun:
-            self.finish(error)  # no other thread will give its slot back
-        if request is not None and isinstance(error, OverloadedError):
-            request.restore(self, before)
-
     def _launch_undisturbed(self, wake: Callable[[], None] | None) -> None:
         interrupt = held_interrupt()  # raised amid this, it would leave it half made
         try:
@@ -224,7 +214,7 @@ class Run(RunEnd):
                 self.launch(wake)
         except MemoryError:
             interrupt.__exit__()  # for that call there may have been none
-            if not self.is_launched:
+            if not self._is_launched:
                 raise
         if interrupt.has_come:
             with held_interrupt():
@@ -233,7 +223,7 @@ class Run(RunEnd):
 
     def allow_callback(self) -> None:
         """Call its callback from now on, as it is launched; now if it has been stopped since."""
-        self.is_launched = True
+        self._is_launched = True
         if self.stop.error is not None and self.is_answered:
             self._tell_early()
 
@@ -243,20 +233,26 @@ class Run(RunEnd):
         Raises ClosedError, and OverloadedError where the network may refuse it.
         """
         if self.admission.enter(self, may_refuse=may_refuse):
-            hand_over(self._begin)
+            try:
+                hop(self._begin)
+            except BaseException as error:
+                if not self._has_begun:
+                    self._give_back(None)
+                    raise
+                self._note_late(error)
         else:
             self._leave_queue_if_stopped()
 
+    def _note_late(self, error: BaseException) -> None:
+        """Raise what has kept it from beginning, and interrupts; log the rest: it is reported."""
+        if not (self._has_begun and isinstance(error, Exception)):
+            raise error
+        _log.error("%r: what followed the start of a run has failed", self, exc_info=error)
+
     def _leave_queue_if_stopped(self) -> None:
-        for is_last in TRIES:
-            try:
-                self.stop.when_set(self._drop)
-                if self._has_begun_late:  # on another thread, which found no listener to forget
-                    self.stop.forget(self._drop)
-                return
-            except MemoryError:
-                if is_last:
-                    raise
+        self.stop.when_set(self._drop)
+        if self._has_begun_late:  # on another thread, which found no listener to forget
+            self.stop.forget(self._drop)
 
     def begin_late(self) -> None:
         """Begin in the slot that another run has left."""
@@ -299,27 +295,25 @@ class Run(RunEnd):
             self._end(self._after, error)
 
     def hop_failed(self, error: BaseException) -> None:
-        """End, or go on with the end: there was no memory for a call, and nothing works for it.
+        """End if it has a slot: there was no memory for a call, and nothing works for it.
 
-        After an interrupt that is known only of a run that has not begun, or is at its end.
+        After an interrupt that is known only of a run that has not begun.
         """
-        if self._is_finishing:
-            self.end_again(error)
+        if self._is_dropped and not (self.is_inside or self.is_ending):
+            self.finish(self.stop.error)
             return
-        if self._has_begun and not isinstance(error, Exception):
+        if self.slot is None and self._has_begun and self.is_inside:
+            self.admission.leave(self)
+            self._hand_on(NOW, self.stop.error or error)
             return
-        is_in_launch = not (self.is_launched or self.is_inside or self.is_inline)
-        if is_in_launch and not (self._has_begun or self._is_dropped):
-            self._refusal = error
+        has_lost = isinstance(error, Exception) or not self._has_begun
+        if self.slot is None or self.is_ending or not has_lost:
             return
-        error, self._has_begun = self.stop.error or error, True
+        self._has_begun = True
         if self.is_inside and self._then is None:  # which has been called
             self._give_back(None)
-        elif self.is_inside and self.slot is None:
-            self.admission.leave(self)
-            self._hand_on(NOW, error)
-        elif self.slot is not None or self._is_dropped:
-            self._end(self._after, error)
+        else:
+            self._end(self._after, self.stop.error or error)
 
     def _download_inputs(self, executor: TaskExecutor) -> None:
         """Have the inputs downloaded that other devices have kept, and begin then."""

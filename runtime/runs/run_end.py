@@ -9,8 +9,7 @@ starts while the device is busy with the one before is parked until that has end
 outer network has ``then`` instead, which is called exactly once, when none of its host code is
 left; device work may still be under way, and the token says until when.
 
-What a failure cuts off is gone through again, in one place (:meth:`RunEnd.end_again`), which
-notes on the run what is still owed; what was done stays done.
+What a failure cuts off is gone through again (:meth:`RunEnd.end_again`); what was done stays done.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from ...errors import ClosedError
-from ...executors import NOW, Ready, Then, TimerHandle, hand_over, tell_owner
+from ...executors import NOW, Ready, Then, TimerHandle, hand_over, hop
 from .bindings import NO_TENSORS
 from .error_frames import empty_frames, empty_own_frames
 from .run_outcome import RunOutcome
@@ -58,20 +57,12 @@ class RunEnd(RunOutcome):
     is_parked = False
     """It waits for the request's run before to end, and nothing works for it."""
     _own_run: OwnRun | None = None
-    is_launched = False
+    _is_launched = False
     """Its launch has not failed, and will not: its callback may be called."""
     _timer: TimerHandle | None = None
     _after: Ready = NOW
     _then: Then | None = None
-    _late_error: BaseException | None = None
-    """That of its stages, while the last token has not fired."""
-    _is_finishing = False
-    """Its end has begun; whatever fails from then on, ``end_again`` does the rest."""
     _has_freed_request = False
-    _following: Any = None
-    """The run that has its slot and is still to be begun, after a failure."""
-    _launch_next: Callable[[], None] | None = None
-    """What launches the run that waits for the request, after a failure."""
     _is_dropped = False
     """It was stopped while it waited for a slot."""
     _is_settled = False
@@ -82,8 +73,7 @@ class RunEnd(RunOutcome):
             if ready is NOW:
                 self.finish(error)
             else:
-                self._late_error = error
-                ready.when_ready(self._finish_late)
+                ready.when_ready(lambda late: self.finish(error or late, is_late=True))
             return
         self.bindings.awaited = None
         try:
@@ -101,9 +91,6 @@ class RunEnd(RunOutcome):
                 except MemoryError:
                     self._then = then
                     raise
-
-    def _finish_late(self, late: BaseException | None) -> None:
-        self.finish(self._late_error or late, is_late=True)
 
     def _hand_on(self, ready: Ready, error: BaseException | None) -> None:
         """Tell the outer network of the end, once; an ended run keeps nothing alive."""
@@ -161,7 +148,7 @@ class RunEnd(RunOutcome):
             self.request.on_answered_early(self)
         self.is_answered = True
         call_all(self._answered)
-        if self.is_launched:
+        if self._is_launched:
             self._tell_early()
 
     def _tell_early(self) -> None:
@@ -176,14 +163,18 @@ class RunEnd(RunOutcome):
             if self.error is None:
                 self._set_error(self.stop.error)
 
-    def finish(self, error: BaseException | None, *, is_late: bool = False) -> None:
-        """End a caller's run, whose last token has fired: free its slot, settle, and tell. Once.
+    def finish(
+        self, error: BaseException | None, *, is_late: bool = False, was_launched: bool = True
+    ) -> None:
+        """End a caller's run, whose last token has fired: free its slot, settle, and tell.
 
-        Its callback comes first, on the network's thread for them.
+        Its callback comes first, on the network's thread for them. ``was_launched`` is false where
+        the network may not have it: it has no callback then, and a slot that it has is freed later.
         """
         admission, following, launch_next = self.admission, None, None
-        self._is_finishing = True
         try:
+            if not was_launched and not admission.disown(self):
+                return
             states = self.bindings.states
             if states is not None and error is None:
                 error = states.take(self.bindings.results)
@@ -195,20 +186,28 @@ class RunEnd(RunOutcome):
                 self._is_settled = True
                 if error is not None:
                     self._set_error(error)
-            if states is not None:
+            if states is not None and was_launched:
                 states.settle(has_succeeded=self.error is None)
+            elif states is not None and self.has_arrived:
+                states.part()
             self.ended_ns = perf_counter_ns()
-            if error is None and not is_late and not self.is_inline and admission.gate is not None:
-                self._note_time()
-            following = admission.finish(self, self.error)
-            if self.bindings.profile:
-                admission.recorder.keep_nodes(self.bindings.mark(), self.bindings.profile)
-            if self.is_disowned:
-                if following is not None:
-                    hand_over(following.begin_late)
-                    following = None
-                admission.leave(self)
-                return
+            if was_launched:
+                if (
+                    error is None
+                    and not is_late
+                    and not self.is_inline
+                    and admission.gate is not None
+                ):
+                    self._note_time()
+                following = admission.finish(self, self.error)
+                if self.bindings.profile:
+                    admission.recorder.keep_nodes(self.bindings.mark(), self.bindings.profile)
+                if self.is_disowned:
+                    if following is not None:
+                        hand_over(following.begin_late)
+                        following = None
+                    admission.leave(self)
+                    return
             if self.error is not None:
                 self.bindings.results = {}  # no caller gets it
             elif admission.kept_outputs:
@@ -230,39 +229,32 @@ class RunEnd(RunOutcome):
                 hand_over(following.begin_late)
                 following = None  # whatever fails from here on, it is on its way
             if launch_next is not None:
-                hand_over(launch_next)
+                hop(launch_next)
                 launch_next = None
-            if self._unended is None:
-                self._tell()
+            if self._unended is None or not was_launched:
+                if self._callback is not None:
+                    self._take_callback()
+                self._tell(leaves=was_launched)
                 return
             self._send_callback()
             if self.callback_loop is not None:  # which a close may be holding up
                 admission.leave(self)
             self._end_part()
         except BaseException as raised:  # no memory for one of the calls, most likely
-            self._following, self._launch_next = following, launch_next
-            tell_owner(self.finish, (), raised)
+            self.end_again(raised, following, launch_next, was_launched=was_launched)
 
-    def withdraw(self, error: BaseException) -> None:
-        """End a run for its caller, who is told that its launch has failed; again if that raises.
+    def end_again(
+        self,
+        error: BaseException,
+        following: Any = None,
+        launch_next: Callable[[], None] | None = None,
+        *,
+        was_launched: bool = True,
+    ) -> None:
+        """Go on with an end that an error has cut off; what was done stays as it is.
 
-        Its callback is not called. What the network has of it is given back by the thread that has
-        it there.
-        """
-        if not self.admission.disown(self):
-            return
-        self.stop.forget(self._answer)
-        self._settle_stopped()
-        if self.bindings.states is not None and self.has_arrived:
-            self.bindings.states.part()
-        self.__dict__.pop("_callback", None)
-        self.end_again(error, leaves=False)
-
-    def end_again(self, error: BaseException, *, leaves: bool = True) -> None:
-        """Do what is left of an end that an error has cut off; again if that raises.
-
-        The caller gets the error, unless it has an outcome. ``leaves`` is False where something may
-        still work for it: it has no callback then, and gives its slot back later.
+        The caller gets the error, unless it has an outcome. ``following`` has got the slot, and
+        ``launch_next`` is a run that waits for the request, if the end has come so far.
         """
         has_outcome = self._has_freed_request or (
             self.bindings.states is not None and self.is_ending
@@ -273,26 +265,20 @@ class RunEnd(RunOutcome):
                 self._set_error(error)
             self.bindings.results = {}
         self.ended_ns = self.ended_ns or perf_counter_ns()
-        if leaves and self.slot is not None:
-            self._following = self.admission.finish(self, self.error, counts=not self.is_ending)
-        if self._timer is not None:
-            self._timer.cancel()
-        if self.request is not None and not (self._has_freed_request or self.is_parked):
-            self._launch_next = self.request.on_ended(self)
-        self._has_freed_request = True
-        if self._following is not None:
-            hand_over(self._following.begin_late)
-            self._following = None
-        if self._launch_next is not None:
-            hand_over(self._launch_next)
-            self._launch_next = None
-        if leaves and self.is_disowned:
-            self.admission.leave(self)
-        elif leaves and self._unended is not None:
+        if was_launched and self.slot is not None:
+            following = self.admission.finish(self, self.error, counts=not self.is_ending)
+        if not self._has_freed_request and self.request is not None and not self.is_parked:
+            launch_next = self.request.on_ended(self)
+            self._has_freed_request = True
+        if following is not None:
+            hand_over(following.begin_late)
+        if launch_next is not None:
+            hop(launch_next)
+        if was_launched and self._unended is not None:
             self._send_callback()
             self._end_part()
         else:
-            self._tell(leaves=leaves)
+            self._tell(leaves=was_launched)
 
     def take_back(self, before: RunEnd | None) -> None:
         """Give the slot back of a run that could not be carried to its end, as if it never was.

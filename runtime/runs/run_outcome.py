@@ -181,14 +181,20 @@ class RunOutcome:
                 self._callback = callback
                 raise
 
+    def _take_callback(self) -> PendingCallback | None:
+        """Take the callback, which one thread gets."""
+        taken: PendingCallback | None = self.__dict__.pop("_callback", None)
+        return taken
+
 
 class _UnretrievedError:
     """Goes with its run, and then logs the error, unless that was set to None meanwhile."""
 
-    error: BaseException | None = None
+    __slots__ = ("error", "what")
 
     def __init__(self, what: str, error: BaseException) -> None:
-        self.what, self.error = what, error
+        self.what = what
+        self.error: BaseException | None = error
 
     def __del__(self) -> None:
         if self.error is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
-from ...executors import TRIES, Lane, Ready, TaskExecutor
+from ...executors import Lane, Ready, TaskExecutor
 from ...executors.base import WhenReady
 
 __all__ = ["NO_STOP", "Again", "Stage", "Stop", "new_stop_word", "stop_if_interrupted"]
@@ -42,7 +42,7 @@ class Stop:
     def set(self, error: BaseException) -> bool:
         """End the run with this error; False if an earlier one stands. Listeners run here.
 
-        One without memory for what it does is called again, as each may be, a few times.
+        One without memory for what it does is called once more, as each may be.
         """
         if self.error is not None or self.__dict__.setdefault("error", error) is not error:
             return False
@@ -53,14 +53,10 @@ class Stop:
                 listener = self.listeners.pop(0)
             except IndexError:  # the last one was forgotten just now
                 break
-            for is_last in TRIES:
-                try:
-                    listener()
-                    break
-                except MemoryError:
-                    if is_last:
-                        self.listeners.append(listener)  # the end of the run may still take it
-                        raise
+            try:
+                listener()
+            except MemoryError:
+                listener()
         return True
 
     def when_set(self, listener: Callable[[], None]) -> None:

@@ -19,13 +19,13 @@ class FailingCalls:
     """Once armed, the call with a number raises MemoryError, as Python without memory does.
 
     All functions and methods of the package are replaced while the test runs, so the threads that
-    call them need not be known. One call fails each time, or two.
+    call them need not be known. One call fails each time.
     """
 
     def __init__(self, package: ModuleType, patch: pytest.MonkeyPatch) -> None:
-        self._left, self._gap = -1, 0
+        self._left = -1
         self.where = ""
-        """The calls that have failed; "" if there were fewer."""
+        """The call that has failed; "" if there were fewer."""
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
         self._package = f"{package.__name__}."
@@ -36,9 +36,8 @@ class FailingCalls:
                     made = replaced.setdefault(item, self._failing(item))
                     patch.setattr(holder, name, made)
 
-    def arm(self, number: int, gap: int = 0) -> None:
-        """Have a call fail, and the one that is ``gap`` calls behind it; 0: no second one."""
-        self.where, self._gap, self._left = "", gap, number + 1
+    def arm(self, number: int) -> None:
+        self.where, self._left = "", number + 1
 
     def disarm(self) -> None:
         self._left = -1
@@ -65,8 +64,8 @@ class FailingCalls:
             if self._left > 0:
                 self._left -= 1
                 if not self._left:
-                    self._left, self._gap = self._gap or -1, 0
-                    self.where = f"{self.where} {function.__qualname__}".strip()
+                    self._left = -1
+                    self.where = function.__qualname__
                     raise MemoryError(f"for {function.__qualname__}")
             return function(*args, **named)
 
