@@ -25,7 +25,7 @@ def metadata_folders() -> dict[str, str] | None:
     if any(hasattr(item, "find_distributions") for item in sys.meta_path if item is not PathFinder):
         return None
     found: dict[str, str] = {}
-    for path in sys.path:
+    for path in map(os.fsdecode, sys.path):  # some are paths or bytes, which an import passes over
         try:
             names = os.listdir(path or os.curdir)
         except (FileNotFoundError, PermissionError):

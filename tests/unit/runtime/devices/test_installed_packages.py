@@ -104,3 +104,10 @@ def test_archives_and_finders_of_others_are_left_to_importlib(
 
     monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
     assert metadata_folders() is None
+
+
+def test_a_path_that_is_no_text_is_harmless(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path, str(tmp_path).encode()])
+    assert metadata_folders() is not None
