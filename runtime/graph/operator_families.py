@@ -13,7 +13,7 @@ class OperatorFamilies:
 
     ``families`` are the operators by module, separated by spaces: ``Relu``, or ``domain::Relu``,
     or ``domain::*`` for all that a domain has. Thread-safe: who comes while a module is imported
-    waits for its end.
+    waits for its end, and so does, in vain, a child that was forked meanwhile.
     """
 
     def __init__(self, package: str | None, families: Mapping[str, str]) -> None:
