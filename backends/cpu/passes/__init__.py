@@ -125,6 +125,7 @@ def _int8_passes(cache: ConstantCache, has_native_int8: bool) -> tuple[Pass, ...
     stored = "DequantizeLinear"
     return (
         _own("int8_fusion:Int8Fusion", INT8_FUSION, stored, cache, suits),
+        _own("stored_rows:StoredRows", "stored rows", stored),
         _own("int8_dynamic_fusion:Int8DynamicFusion", "dynamic int8 fusion", stored, cache),
         _own("int8_movement:Int8Movement", "int8 movement", "QuantizeLinear"),
         _own("int8_tables:Int8Tables", "int8 tables", "QuantizeLinear"),

@@ -17,6 +17,7 @@ __all__ = [
     "dequantized",
     "dynamically_dequantized",
     "is_int8_weights",
+    "is_stored_table",
     "quantization_of",
     "suits_int8",
     "suits_native_kernels",
@@ -126,11 +127,21 @@ def weights_of(node: Node) -> Weights | None:
 
 
 def is_int8_weights(node: Node) -> bool:
-    """True for a DequantizeLinear whose constant an int8 kernel may read as it is."""
+    """True for a DequantizeLinear whose constant int8 kernels, or Gathers, may read as it is."""
     if node.domain or node.op_type != "DequantizeLinear":
         return False
     uses = node.outputs[0].uses
-    return bool(uses) and all(_takes_weights(user, index) for user, index in uses)
+    return bool(uses) and all(
+        _takes_weights(user, index) or (_takes_rows(user, index) and is_stored_table(node))
+        for user, index in uses
+    )
+
+
+def is_stored_table(node: Node) -> bool:
+    """True for a DequantizeLinear of a constant in 8 bits, with one scale for all of it."""
+    if node.op != "DequantizeLinear" or quantization_of(node) is None:
+        return False
+    return node.inputs[0] is not None and node.inputs[0].constant is not None
 
 
 def suits_int8(_node: Node) -> bool:
@@ -155,6 +166,10 @@ def suits_native_kernels(node: Node) -> bool:
     if columns == channels == 1:
         return math.prod(weights[2:]) <= _MOST_TAPS
     return columns >= _LEAST_COLUMNS
+
+
+def _takes_rows(user: Node, index: int) -> bool:
+    return user.op == "Gather" and index == 0
 
 
 def _takes_weights(user: Node, index: int) -> bool:

@@ -17,6 +17,7 @@ NAMES = (
     "scale shift folding",
     "transpose elimination",
     "int8 fusion",
+    "stored rows",
     "dynamic int8 fusion",
     "int8 movement",
     "int8 tables",
