@@ -39,12 +39,7 @@ INLINE uint16_t bfloat16_of_float(float number)
     return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
 }
 
-/* Out of range is as the processor has it; small types take the low bits of a larger one. */
-INLINE int32_t int32_of_float(float number)
-{
-    return number >= -2147483648.0f && number < 2147483648.0f ? (int32_t)number : INT32_MIN;
-}
-
+/* As int32_of_float. */
 INLINE int64_t int64_of_float(float number)
 {
     const float limit = 9223372036854775808.0f;

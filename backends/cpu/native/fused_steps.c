@@ -66,13 +66,6 @@ INLINE float leaky(float x, float alpha)
     return x < 0.0f ? (alpha == 0.0f ? 0.0f : alpha * x) : x;
 }
 
-/* NaN if x is; `low` may be above `high`, which wins. */
-INLINE float bounded(float x, float low, float high)
-{
-    float raised = x < low ? low : x;
-    return raised > high ? high : raised;
-}
-
 INLINE float sign_of(float x)
 {
     return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x;
@@ -103,19 +96,19 @@ int float_step(int64_t number, float *out, const float *in, const float *other, 
     case 6:
         return linear(out, in, count, a, b);
         UNARY(7, a == 1.0f ? fast_softplus(x) : fast_softplus(a * x) / a);
-        UNARY(8, bounded(a * x + b, 0.0f, 1.0f));
+        UNARY(8, kept_between(a * x + b, 0.0f, 1.0f));
         UNARY(9, fast_sigmoid(x));
         UNARY(10, fast_exp(x));
         UNARY(11, fast_gelu_tanh(x));
         UNARY(12, x * fast_sigmoid(a * x));
         UNARY(13, fast_log(x));
-        UNARY(14, bounded(x, a, b));
+        UNARY(14, kept_between(x, a, b));
     case 15:
         return constant_power(out, in, count, a, b);
         UNARY(16, fast_gelu_erf(x));
         UNARY(17, rintf(x));
         UNARY(18, fast_mish(x));
-        UNARY(19, x * bounded(a * x + b, 0.0f, 1.0f));
+        UNARY(19, x * kept_between(a * x + b, 0.0f, 1.0f));
         UNARY(20, floorf(x));
         UNARY(21, ceilf(x));
         UNARY(22, sign_of(x));

@@ -10,6 +10,9 @@
 #define FLOAT_STEP_CLIP 14
 #define FLOAT_STEP_ROUND 17
 #define FLOAT_STEP_ADD 42
+#define FLOAT_STEP_SUB 43
+#define FLOAT_STEP_MUL 44
+#define FLOAT_STEP_DIV 45
 
 /* From these on they take an operand. */
 #define FIRST_BINARY_FLOAT_STEP 42

@@ -3,18 +3,22 @@
  * The result's axes are walked in blocks of the last two, small enough to stay in the first cache.
  * Operands of a block are loaded as floats (or as 64-bit integers), all steps run on these dense
  * numbers, and the result is stored in its own type: a group reads and writes memory once, and no
- * step knows of layouts or types.
+ * step knows of layouts or types. Steps that dequantise, round or quantise by one scale are known
+ * by their order, and are one walk each.
  */
 #include <string.h>
 
 #include "fused_steps.h"
 #include "elements.h"
 #include "steps.h"
+#include "stored_steps.h"
 #include "vector_math.h"
 
 #define MAX_GROUP_OPERANDS 32
 #define MAX_GROUP_RANK 24
 #define WHERE_BLOCK 8192 /* elements between two looks at the stop word */
+#define ROUNDING_STEPS 4
+#define MAX_ROUNDINGS 6 /* others are done step by step */
 #define BLOCK 512 /* numbers: three blocks of 64-bit integers fit into half of a 32 KB cache */
 
 /* A group's parameters: operand count, rank (2 or more), step count; the result's lengths; for each
@@ -23,7 +27,13 @@
  * begins with, the last one is the result. A stride of 0 repeats. */
 struct group {
     int is_float; /* else 64-bit integers */
+    int64_t loading_steps, storing_steps; /* that are done with the first operand and the result */
+    struct dequantization dequantization;
+    struct quantization quantization;
+    int64_t rounding_count, rounding_steps[MAX_ROUNDINGS]; /* the first step of each */
+    struct rounding roundings[MAX_ROUNDINGS];
     int64_t operand_count, rank, step_count;
+    char *const *data;
     const int64_t *lengths, *operands, *steps;
     int64_t rows, columns; /* of the last two axes */
     int64_t block_rows, block_columns, row_blocks, column_blocks, block_count;
@@ -38,6 +48,7 @@ static int read_group(struct group *group, int is_float, const int64_t *paramete
 {
     int64_t outer = 1;
     group->is_float = is_float;
+    group->loading_steps = group->storing_steps = group->rounding_count = 0;
     group->operand_count = parameters[0];
     group->rank = parameters[1];
     group->step_count = parameters[2];
@@ -67,6 +78,114 @@ static int read_group(struct group *group, int is_float, const int64_t *paramete
 static inline const int64_t *operand_of(const struct group *group, int64_t index)
 {
     return group->operands + index * (1 + group->rank);
+}
+
+static inline const int64_t *step_of(const struct group *group, int64_t index)
+{
+    return group->steps + 4 * index;
+}
+
+static inline int is_byte(int64_t element)
+{
+    return element == ELEMENT_U8 || element == ELEMENT_I8;
+}
+
+/* True if a step has this number and an operand that is one number, which is read. */
+static int is_by_number(const struct group *group, int64_t index, int64_t number,
+                        float *operand)
+{
+    const int64_t *words = step_of(group, index), *place;
+    if (index < 0 || index >= group->step_count || words[0] != number || words[1] < 1
+        || words[1] >= group->operand_count - 1)
+        return 0;
+    place = operand_of(group, words[1]);
+    for (int64_t axis = 0; axis < group->rank; axis++)
+        if (place[1 + axis] != 0 && group->lengths[axis] != 1)
+            return 0;
+    return load_floats(operand, group->data[words[1]], 0, 1, place[0]) == 0;
+}
+
+static inline int is_step(const struct group *group, int64_t index, int64_t number)
+{
+    return index >= 0 && index < group->step_count && step_of(group, index)[0] == number;
+}
+
+/* Find the steps that the first operand is loaded with: minus a number, times a number. */
+static void find_loading_steps(struct group *group)
+{
+    const int64_t *operand = operand_of(group, 0);
+    struct dequantization *found = &group->dequantization;
+    int64_t index;
+
+    found->zero = 0.0f;
+    if (!is_byte(operand[0]) || operand[group->rank] != 1)
+        return;
+    index = is_by_number(group, 0, FLOAT_STEP_SUB, &found->zero);
+    if (is_by_number(group, index, FLOAT_STEP_MUL, &found->scale))
+        group->loading_steps = index + 1;
+}
+
+/* Find those that the result is stored with: by a number, rounded, plus a number, bounded. */
+static void find_storing_steps(struct group *group)
+{
+    const int64_t *operand = operand_of(group, group->operand_count - 1), *words;
+    struct quantization *found = &group->quantization;
+    int64_t index = group->step_count - 1;
+
+    found->zero = 0.0f;
+    if (!is_byte(operand[0]) || operand[group->rank] != 1 || !is_step(group, index, FLOAT_STEP_CLIP))
+        return;
+    words = step_of(group, index);
+    found->low = float_of_double_bits(words[2]);
+    found->high = float_of_double_bits(words[3]);
+    if (is_by_number(group, index - 1, FLOAT_STEP_ADD, &found->zero))
+        index--;
+    if (index - 2 >= group->loading_steps && is_step(group, index - 1, FLOAT_STEP_ROUND)
+        && is_by_number(group, index - 2, FLOAT_STEP_DIV, &found->scale))
+        group->storing_steps = group->step_count - (index - 2);
+}
+
+/* True if these four steps round numbers to what 8 bits hold. */
+static int rounds(const struct group *group, int64_t index, struct rounding *found)
+{
+    const int64_t *words = step_of(group, index);
+
+    if (index + ROUNDING_STEPS > group->step_count - group->storing_steps
+        || !is_step(group, index + 1, FLOAT_STEP_CLIP)
+        || !is_step(group, index + 2, FLOAT_STEP_ROUND)
+        || !is_step(group, index + 3, FLOAT_STEP_LINEAR))
+        return 0;
+    found->divisor = 0.0f;
+    if (words[0] == FLOAT_STEP_LINEAR && float_of_double_bits(words[3]) == 0.0f)
+        found->factor = float_of_double_bits(words[2]);
+    else if (!is_by_number(group, index, FLOAT_STEP_DIV, &found->divisor)
+             || found->divisor == 0.0f)
+        return 0;
+    found->low = float_of_double_bits(words[4 + 2]);
+    found->high = float_of_double_bits(words[4 + 3]);
+    found->scale = float_of_double_bits(words[12 + 2]);
+    found->shift = float_of_double_bits(words[12 + 3]);
+    return 1;
+}
+
+static void find_roundings(struct group *group)
+{
+    int64_t index = group->loading_steps;
+
+    while (index < group->step_count && group->rounding_count < MAX_ROUNDINGS)
+        if (rounds(group, index, &group->roundings[group->rounding_count])) {
+            group->rounding_steps[group->rounding_count++] = index;
+            index += ROUNDING_STEPS;
+        } else {
+            index++;
+        }
+}
+
+static void find_stored_steps(struct group *group)
+{
+    find_loading_steps(group);
+    find_storing_steps(group);
+    find_roundings(group);
 }
 
 static void find_block(struct block *block, const struct group *group, char *const *data,
@@ -129,6 +248,8 @@ static int load(const struct group *group, const struct block *block, int64_t in
         int failure = 0;
         if (row > 0 && strides[0] == 0)
             memcpy(to, numbers, (size_t)row_bytes);
+        else if (index == 0 && group->loading_steps > 0)
+            dequantize_row((float *)(void *)to, from, columns, operand[0], group->dequantization);
         else if (group->is_float)
             failure = load_floats((float *)(void *)to, from, strides[1], columns, operand[0]);
         else
@@ -149,8 +270,13 @@ static int store(const struct group *group, const struct block *block, const cha
     for (int64_t row = 0; row < rows; row++) {
         const void *from = numbers + row * row_bytes;
         char *to = block->data[result] + row * strides[0];
-        int failure = group->is_float ? store_floats(to, strides[1], from, columns, operand[0])
-                                      : store_integers(to, strides[1], from, columns, operand[0]);
+        int failure = 0;
+        if (group->storing_steps > 0)
+            quantize_row(to, from, columns, operand[0], group->quantization);
+        else if (group->is_float)
+            failure = store_floats(to, strides[1], from, columns, operand[0]);
+        else
+            failure = store_integers(to, strides[1], from, columns, operand[0]);
         if (failure)
             return STATUS_TABLE;
     }
@@ -182,18 +308,30 @@ static int run_block(const struct group *group, const struct block *block)
     _Alignas(64) char numbers[BLOCK * sizeof(int64_t)];
     _Alignas(64) char others[BLOCK * sizeof(int64_t)];
     int64_t result = group->operand_count - 1, count = block->rows * block->columns;
+    int64_t index = group->loading_steps, last = group->step_count - group->storing_steps;
     int is_direct = group->step_count > 0 && is_dense(group, block, result);
     const char *from = block->data[0];
+    int64_t rounded = 0;
     int status = STATUS_OK;
 
-    if (!is_dense(group, block, 0)) {
-        status = load(group, block, 0, numbers);
-        from = numbers;
+    if (index > 0 || !is_dense(group, block, 0)) {
+        char *own = is_direct && index == last ? block->data[result] : numbers;
+        status = load(group, block, 0, own);
+        from = own;
     }
-    for (int64_t index = 0; index < group->step_count && status == STATUS_OK; index++) {
-        const int64_t *words = group->steps + 4 * index;
-        char *own = is_direct && index == group->step_count - 1 ? block->data[result] : numbers;
+    while (index < last && status == STATUS_OK) {
+        const int64_t *words = step_of(group, index);
+        int is_rounding =
+            rounded < group->rounding_count && group->rounding_steps[rounded] == index;
+        index += is_rounding ? ROUNDING_STEPS : 1;
+        char *own = is_direct && index == last ? block->data[result] : numbers;
         const char *other = others;
+        if (is_rounding) {
+            round_numbers((float *)(void *)own, (const float *)(const void *)from, count,
+                          group->roundings[rounded++]);
+            from = own;
+            continue;
+        }
         if (words[1] < 0 || words[1] >= result || (words[1] == 0 && takes_operand(group, words[0])))
             return STATUS_TABLE;
         if (words[1] > 0) {
@@ -220,6 +358,9 @@ static int run_group(int is_float, char *const *data, const int64_t *parameters,
         return status;
     if (group.block_count == 0)
         return STATUS_OK;
+    group.data = data;
+    if (is_float)
+        find_stored_steps(&group);
     work = group.block_count * group.block_rows * group.block_columns;
 #pragma omp parallel for schedule(static) reduction(max : status) if (work >= PARALLEL_ELEMENTS)
     for (int64_t number = 0; number < group.block_count; number++) {

@@ -37,6 +37,19 @@ INLINE int32_t bits_of_float(float number)
     return bits;
 }
 
+/* NaN if x is; `low` may be above `high`, which wins. */
+INLINE float kept_between(float x, float low, float high)
+{
+    float raised = x < low ? low : x;
+    return raised > high ? high : raised;
+}
+
+/* Out of range is as the processor has it; small types take the low bits of a larger one. */
+INLINE int32_t int32_of_float(float number)
+{
+    return number >= -2147483648.0f && number < 2147483648.0f ? (int32_t)number : INT32_MIN;
+}
+
 /* 2^n for whole n from -252 to 254, as two factors that are floats themselves. */
 INLINE float scaled(float x, int32_t n)
 {
