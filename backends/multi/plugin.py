@@ -6,7 +6,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from ...errors import AioInferError, BlobError, DeviceError, NotSupportedError, PropertyError
+from ...errors import (
+    AioInferError,
+    BlobError,
+    ClosedError,
+    DeviceError,
+    NotSupportedError,
+    PropertyError,
+)
 from ...runtime.blobs.network_record import NetworkRecord
 from ...runtime.blobs.reader import Blob
 from ...runtime.devices.device_name import MOST_REQUESTS, DeviceEntry, parse_device
@@ -177,6 +184,8 @@ class MultiPlugin(VirtualPlugin):
             if name.id is not None:
                 return [device]
             ids = self.core.get_metric(device, "AVAILABLE_DEVICES")
+        except ClosedError:  # of the Core, which says nothing of a device
+            raise
         except AioInferError as error:
             left_out[device] = str(error)
             return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,19 @@ import pytest
 from onnx import parser
 
 import aioinfer
-from aioinfer.errors import BlobError, DeviceError, NotSupportedError, PropertyError
+from aioinfer.errors import (
+    BlobError,
+    ClosedError,
+    DeviceError,
+    NotSupportedError,
+    PropertyError,
+)
 from aioinfer.runtime.devices.device_name import MOST_REQUESTS
 from aioinfer.testing import MockDevices, MockPlugin
 from unit.runtime.blobs.test_crafted_records import blob_of, frames_of
 
 HEADER = '<ir_version: 9, opset_import: ["": 20]> g'
+WAIT_S = 20
 RELU = f"{HEADER} (float[b, 2] x) => (float[b, 2] y) {{ y = Relu (x) }}"
 
 
@@ -68,6 +76,36 @@ def test_a_device_that_cannot_load_is_left_out_with_its_reason(
     assert "LIAR was left out: out of registers" in network.explain()
     with pytest.raises(DeviceError, match=r"LIAR: out of registers"):
         load(core, "MULTI:LIAR,MOCK.9")
+
+
+@pytest.mark.parametrize("call", ["load_network", "query_network"])
+def test_a_core_that_is_closed_meanwhile_is_no_fault_of_a_device(
+    core: aioinfer.Core, mock: MockDevices, call: str
+) -> None:
+    is_asked, is_closed, errors = threading.Event(), threading.Event(), list[BaseException]()
+
+    class Slow(MockPlugin):
+        def why_no_device(self) -> str | None:
+            is_asked.set()
+            assert is_closed.wait(WAIT_S)
+            return super().why_no_device()
+
+    core.register_plugin("SLOW", lambda handle, name: Slow(handle, name, mock.devices))
+
+    def ask() -> None:
+        try:
+            getattr(core, call)(parser.parse_model(RELU), "MULTI:SLOW")
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    assert is_asked.wait(WAIT_S)
+    core.close()
+    is_closed.set()
+    thread.join()
+    assert [type(error) for error in errors] == [ClosedError]
+    assert "this Core is closed" in str(errors[0])
 
 
 def test_a_query_is_answered_by_the_device_that_takes_all(
