@@ -19,6 +19,7 @@ from ...runtime.passes import SupportMap
 from ...runtime.properties.properties import (
     ALLOW_AUTO_BATCHING,
     CACHE_DIR,
+    INLINE_THRESHOLD_US,
     INPUT_SHAPES,
     OUTPUT_LOCATION,
     PERFORMANCE_HINT,
@@ -253,11 +254,15 @@ class AutoPlugin(VirtualPlugin):
     def _cut_config(
         self, device: str, parts: Sequence[str], config: Configuration
     ) -> dict[str, Any]:
-        """Collect what HETERO is given: what only its devices know, goes to them."""
+        """Collect what HETERO is given: what only its devices know, goes to them.
+
+        None of its runs stays on a caller's thread, and it takes no INLINE_THRESHOLD_US for them.
+        """
         values = self.device_config(device, config)
         nested: dict[str, dict[str, Any]] = {}
         for part in parts:
             own = self.device_config(part, config)
+            own.pop(INLINE_THRESHOLD_US.key, None)
             nested[part] = {key: value for key, value in own.items() if key not in values}
         return {**values, DEVICE_PROPERTIES.key: nested}
 

@@ -73,13 +73,14 @@ DUMP_GRAPH = Property(
 class HeteroPlugin(VirtualPlugin):
     """Splits a model into subgraphs and loads each on its device.
 
-    Streams and threads are properties of the devices; give them through DEVICE_PROPERTIES.
+    Streams and threads are properties of the devices; give them through DEVICE_PROPERTIES. Requests
+    go from thread to thread, so there is no INLINE_THRESHOLD_US, of the whole or of its devices.
     """
 
     standard_properties: ClassVar[Sequence[Property[Any]]] = tuple(
         declared
         for declared in VirtualPlugin.standard_properties
-        if declared.key not in ("NUM_STREAMS", "INFERENCE_NUM_THREADS")
+        if declared.key not in ("NUM_STREAMS", "INFERENCE_NUM_THREADS", INLINE_THRESHOLD_US.key)
     )
     takes_mapped_constants: ClassVar[bool] = True
     divides_devices: ClassVar[bool] = True
@@ -204,6 +205,16 @@ class HeteroPlugin(VirtualPlugin):
             values[INLINE_THRESHOLD_US.key] = 0
         return values
 
+    def _refuse_key_of_devices(self, key: str) -> None:
+        if key == INLINE_THRESHOLD_US.key:
+            raise PropertyError(
+                f"{self.name} has no {key}, and its devices cannot be given one: {_NOT_INLINE}; "
+                f"leave it out, or load the model on one device",
+                key,
+                self.name,
+            )
+        super()._refuse_key_of_devices(key)
+
     def _divider(self, devices: Sequence[str], config: Configuration) -> ModelDivider:
         configs = {device: self.inner_config(device, config) for device in devices}
         name = f"{self.name}:{','.join(devices)}"
@@ -227,7 +238,11 @@ class HeteroPlugin(VirtualPlugin):
                 )
         self.check_device_properties(config, devices)
         _refuse_request_properties(config)
+        _refuse_inline_runs(config)
         return devices
+
+
+_NOT_INLINE = "a request goes from device to device, and none of that on its caller's thread"
 
 
 def _divide(divider: ModelDivider, model: Model) -> Division:
@@ -286,3 +301,17 @@ def _refuse_request_properties(config: Configuration) -> None:
                     config.device,
                     value=values[declared.key],
                 )
+
+
+def _refuse_inline_runs(config: Configuration) -> None:
+    """Raise PropertyError for a threshold other than 0, which is what each device gets."""
+    for device, values in config[DEVICE_PROPERTIES].items():
+        given = values.get(INLINE_THRESHOLD_US.key, 0)
+        if INLINE_THRESHOLD_US.value_of(given, device):
+            raise PropertyError(
+                f"{config.device}: {INLINE_THRESHOLD_US.key} of {device} would say nothing: "
+                f"{_NOT_INLINE}; leave it out",
+                INLINE_THRESHOLD_US.key,
+                config.device,
+                value=given,
+            )

@@ -63,7 +63,8 @@ DEVICE_MEMORY_LIMIT: Property[Mapping[str, int]] = Property(
     _parse_limits,
     MappingProxyType({}),
     "How many bytes of constants a device may get under PARTITION_POLICY=PIPELINE, as {device: "
-    "bytes}; without it, five sixths of the memory of devices that have their own.",
+    "bytes}; without it, five sixths of the memory of devices that have their own. Other policies "
+    "keep to no limit, and refuse one.",
 )
 POLICY_PROPERTIES: tuple[Property[Any], ...] = (
     PARTITION_POLICY,
@@ -91,7 +92,24 @@ class Expected:
 
 
 def policy_of(config: Configuration) -> str:
-    """Return the policy; raises PropertyError where the two names of it disagree."""
+    """Return the policy.
+
+    Raises PropertyError where the two names of it disagree, and for a limit that it does not keep.
+    """
+    policy = _named_policy(config)
+    if policy != "PIPELINE" and config[DEVICE_MEMORY_LIMIT]:
+        raise PropertyError(
+            f"{config.device}: {DEVICE_MEMORY_LIMIT.key} bounds the stages of "
+            f"{PARTITION_POLICY.key}='PIPELINE', and {policy!r} would not keep to it; give that "
+            f"policy, or leave the limit out and say in AFFINITY which nodes go where",
+            DEVICE_MEMORY_LIMIT.key,
+            config.device,
+            value=dict(config[DEVICE_MEMORY_LIMIT]),
+        )
+    return policy
+
+
+def _named_policy(config: Configuration) -> str:
     policy: str = config[PARTITION_POLICY]
     if not config[MODEL_DISTRIBUTION_POLICY] or policy == "PIPELINE":
         return policy

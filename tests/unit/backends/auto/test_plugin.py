@@ -282,6 +282,8 @@ def test_what_the_processor_refuses_in_part_is_cut_if_that_pays(
     assert network.execution_devices == (("MOCK.0", "REFERENCE.0") if is_cut else ("REFERENCE.0",))
     assert ("is expected to take" in network.explain()) is is_cut
     assert "CPU refuses 'z' (it cannot count below zero)" in network.explain()
+    with core.load_network(proto, "AUTO", {"INLINE_THRESHOLD_US": 100}) as other:
+        assert other.execution_devices == network.execution_devices
 
 
 def test_the_choice_is_explained(core: aioinfer.Core) -> None:

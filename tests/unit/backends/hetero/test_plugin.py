@@ -140,6 +140,26 @@ def test_keys_of_single_devices_are_refused_with_their_place(core: aioinfer.Core
             call()
 
 
+def test_runs_of_a_divided_model_stay_on_no_callers_thread_and_no_threshold_says_so(
+    core: aioinfer.Core,
+) -> None:
+    key, where = "INLINE_THRESHOLD_US", "none of that on its caller's thread"
+    for call in (
+        lambda: load(core, **{key: 0}),
+        lambda: core.set_config("HETERO", {key: 50}),
+        lambda: core.get_config("HETERO", key),
+    ):
+        with pytest.raises(PropertyError, match=f"HETERO has no {key}.*{where}; leave it out") as e:
+            call()
+        assert e.value.key == key
+    with pytest.raises(PropertyError, match=rf"{key} of REFERENCE\.1 would say nothing.*{where}"):
+        load(core, DEVICE_PROPERTIES={"REFERENCE.1": {key: 50}})
+    with load(core, DEVICE_PROPERTIES={"REFERENCE.1": {key: "0"}}) as network:
+        assert isinstance(network, HeteroNetwork)
+    core.set_config(None, {key: 50})
+    load(core).close()
+
+
 def test_a_part_has_no_way_for_runs_that_stay_on_their_callers_threads(core: aioinfer.Core) -> None:
     with core.load_network(graph("a@0 = Relu(p)", "a"), REFERENCES) as network:
         assert isinstance(network, HeteroNetwork)

@@ -84,6 +84,14 @@ def test_openvinos_name_means_the_same(core: aioinfer.Core) -> None:
         ({"DEVICE_SPEEDS": {"CPU": {"GFLOPS": 0}}}, "each over 0"),
         ({"DEVICE_SPEEDS": {"CPU": {"SPEED": 1}}}, "GFLOPS"),
         ({"DEVICE_MEMORY_LIMIT": {"CPU": "much"}}, "bytes"),
+        (
+            {"DEVICE_MEMORY_LIMIT": {"REFERENCE": 8}},
+            "bounds the stages of PARTITION_POLICY='PIPELINE', and 'PRIORITY' would not",
+        ),
+        (
+            {"DEVICE_MEMORY_LIMIT": {"REFERENCE": 8}, "PARTITION_POLICY": "LATENCY"},
+            "'LATENCY' would not keep to it; give that policy, or .* AFFINITY",
+        ),
     ],
 )
 def test_a_bad_value_is_refused(core: aioinfer.Core, config: dict[str, Any], message: str) -> None:
