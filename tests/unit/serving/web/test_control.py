@@ -15,7 +15,7 @@ from aioinfer.serving import Limits, app
 from aioinfer.serving.inference import Inference
 from aioinfer.serving.repository.fixed import FixedRepository
 from aioinfer.serving.web.application import application
-from aioinfer.testing import MockDevice, MockDevices
+from aioinfer.testing import MockDevice, MockDevices, VirtualTimer
 from unit.serving.asgi_client import AsgiClient
 from unit.serving.models import scaled
 
@@ -171,7 +171,13 @@ async def test_the_servers_own_fault_is_a_number(
 
 async def test_statistics_and_metrics_count_requests(held: Held) -> None:
     held.client = AsgiClient(app(held.network))
-    await held.client.post(INFER, {"inputs": [X], "parameters": {"timeout": 1000}})
+    clock = held.network.clock = VirtualTimer()
+    body = {"inputs": [X], "parameters": {"timeout": 1000}}
+    expired = asyncio.ensure_future(held.client.post(INFER, body))
+    while not held.device.held.waiting_count:
+        await checkpoint()
+    clock.advance(0.002)
+    assert (await expired).status == 504
     held.device.held.release()
     for _ in range(2):
         call = asyncio.ensure_future(held.client.post(INFER, {"inputs": [X]}))
