@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from .installed_packages import metadata_folders, metadata_text
+from .installed_packages import importlib_failures_named, metadata_folders, metadata_text
 
 __all__ = ["ENTRY_POINT_GROUP", "InstalledDevice", "installed_devices"]
 
@@ -39,7 +39,7 @@ def installed_devices() -> tuple[InstalledDevice, ...]:
     Each package's metadata is read, for milliseconds, where the places have changed since the last
     call: others on the path, or one where something was installed or removed. What is written later
     into a package's own folder, by an install that was under way, is seen at the next change.
-    Thread-safe.
+    Thread-safe. Raises DeviceError where others' finders fail, OSError for want of files or memory.
     """
     global _found
     places = _places()
@@ -53,7 +53,9 @@ def _look() -> Iterator[InstalledDevice]:
     if folders is None:
         from importlib.metadata import entry_points
 
-        for point in entry_points(group=ENTRY_POINT_GROUP):
+        with importlib_failures_named():
+            points = list(entry_points(group=ENTRY_POINT_GROUP))
+        for point in points:
             yield InstalledDevice(point.name, point.value)
         return
     for folder in folders.values():

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
-__all__ = ["find_installed_file", "metadata_folders", "metadata_text"]
+from ...errors import DeviceError
+from ...executors import is_shortage
+
+__all__ = ["find_installed_file", "importlib_failures_named", "metadata_folders", "metadata_text"]
 
 _SUFFIXES = (".dist-info", ".egg-info")
 
@@ -19,19 +25,24 @@ def metadata_folders() -> dict[str, str] | None:
     """Return each package's folder by its name, ``a_name`` in lower case, as ``sys.path`` has them.
 
     The first package of a name counts. None where not all can be told so: archives on the path and
-    finders of others may bring some. Raises OSError where a folder cannot be looked at for want of
-    files or memory.
+    finders of others may bring some. An entry that is no text, or no folder that can be looked at,
+    is passed over, as an import does; raises OSError where that is for want of files or memory.
     """
     if any(hasattr(item, "find_distributions") for item in sys.meta_path if item is not PathFinder):
         return None
     found: dict[str, str] = {}
-    for path in map(os.fsdecode, sys.path):  # some are paths or bytes, which an import passes over
+    path: Any
+    for path in sys.path:
+        if not isinstance(path, str):
+            continue
         try:
             names = os.listdir(path or os.curdir)
-        except (FileNotFoundError, PermissionError):
-            continue
         except NotADirectoryError:
             return None
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            if is_shortage(error):
+                raise
+            continue
         if path.endswith(".egg"):
             return None
         for name in names:
@@ -41,11 +52,31 @@ def metadata_folders() -> dict[str, str] | None:
 
 
 def metadata_text(folder: str, name: str) -> str:
-    """Return a file of a package's metadata; empty where there is none to be read."""
+    """Return a file of a package's metadata; empty where there is none that can be read.
+
+    Raises OSError for want of files or memory.
+    """
     try:
         return Path(folder, name).read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except (OSError, ValueError) as error:  # ValueError: other bytes than UTF-8
+        if is_shortage(error):
+            raise
         return ""
+
+
+@contextmanager
+def importlib_failures_named() -> Iterator[None]:
+    """Raise DeviceError for what importlib.metadata and finders of others raise inside."""
+    try:
+        yield
+    except Exception as error:
+        if is_shortage(error):
+            raise
+        raise DeviceError(
+            f"the installed packages cannot be looked through: importlib.metadata, which is asked "
+            f"where archives or finders of others are on sys.path or sys.meta_path, fails with "
+            f"{error!r}; remove from these what it fails on"
+        ) from error
 
 
 def find_installed_file(package: str, name: str) -> Path | None:
@@ -54,11 +85,12 @@ def find_installed_file(package: str, name: str) -> Path | None:
     if folders is None:
         import importlib.metadata
 
-        try:
-            files = importlib.metadata.files(package) or []
-        except importlib.metadata.PackageNotFoundError:
-            return None
-        return next((Path(str(file.locate())) for file in files if file.name == name), None)
+        with importlib_failures_named():
+            try:
+                files = importlib.metadata.files(package) or []
+            except importlib.metadata.PackageNotFoundError:
+                return None
+            return next((Path(str(file.locate())) for file in files if file.name == name), None)
     folder = folders.get(_package_of(f"{package.replace('-', '_')}-."))
     if folder is None:
         return None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.abc
 import importlib.metadata
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import Any
 
 import pytest
 
+import aioinfer
+from aioinfer.errors import DeviceError
 from aioinfer.runtime.devices.installed_devices import (
     ENTRY_POINT_GROUP,
     InstalledDevice,
@@ -106,8 +110,68 @@ def test_archives_and_finders_of_others_are_left_to_importlib(
     assert metadata_folders() is None
 
 
-def test_a_path_that_is_no_text_is_harmless(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    "entry",
+    [
+        None,
+        3,
+        Path("a path"),
+        b"bytes",
+        "no\0name",
+        "surrogate\ud800",
+        "long" * 2000,
+        "loop",
+        "no such folder",
+    ],
+)
+def test_an_entry_that_no_import_looks_at_is_passed_over(
+    site: Path, monkeypatch: pytest.MonkeyPatch, entry: Any
 ) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path, tmp_path, str(tmp_path).encode()])
-    assert metadata_folders() is not None
+    first = install(site / "first", "acme", entry_points__txt=POINTS)
+    second = install(site / "second", "acme", entry_points__txt=POINTS)
+    install(Path(site, "a path"), "shadowed")
+    os.symlink("loop", site / "loop")
+    monkeypatch.chdir(site)
+    monkeypatch.setattr(sys, "path", [str(first.parent), entry, str(second.parent)])
+    assert metadata_folders() == {"acme": str(first)}
+    assert [device.name for device in installed_devices()] == ["FAST", "SLOW"]
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a loop", "other bytes"])
+def test_metadata_that_is_no_text_is_passed_over(site: Path, kind: str) -> None:
+    install(site, "acme", entry_points__txt=POINTS)
+    odd = install(site, "odd") / "entry_points.txt"
+    if kind == "a folder":
+        odd.mkdir()
+    elif kind == "a loop":
+        odd.symlink_to(odd)
+    else:
+        odd.write_bytes(b"\xff\xfe")
+    assert [device.name for device in installed_devices()] == ["FAST", "SLOW"]
+    assert find_installed_file("odd", "libx.so.3") is None
+
+
+@pytest.mark.parametrize("lacking", [errno.EMFILE, errno.ENOMEM])
+def test_want_of_files_is_no_empty_folder(
+    site: Path, monkeypatch: pytest.MonkeyPatch, lacking: int
+) -> None:
+    def listdir(path: str) -> list[str]:
+        raise OSError(lacking, os.strerror(lacking), path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    with pytest.raises(OSError, match=os.strerror(lacking)):
+        metadata_folders()
+
+
+def test_what_finders_of_others_raise_is_an_error_of_ours(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_distributions(self, *_context: Any) -> list[Any]:
+            raise IsADirectoryError(errno.EISDIR, "a directory", str(site))
+
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
+    with pytest.raises(DeviceError, match=r"importlib\.metadata, .* fails with IsADirectoryError"):
+        aioinfer.Core()
+    with pytest.raises(DeviceError, match="fails with IsADirectoryError"):
+        find_installed_file("acme", "libx.so.3")
