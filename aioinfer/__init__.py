@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import errors
+from .executors.late_imports import late_imports as _late_imports
 from .runtime.devices.core import Core, ModelSource
 from .runtime.devices.extension import Extension, InferTypes
 from .runtime.devices.plugin import Division, Plugin
@@ -117,6 +118,7 @@ __all__ = [
 ]
 
 
+_LAZY_MODULES = ("images", "plugins", "preprocess", "prometheus", "testing")
 _STATISTICS = ".runtime.tracing.statistics"
 _LAZY = {
     "AsyncInferQueue": ".runtime.network.async_infer_queue",
@@ -136,10 +138,11 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     """Load what most programs never use when one does."""
-    if name in ("images", "plugins", "preprocess", "prometheus", "testing"):
-        return importlib.import_module(f".{name}", __name__)
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name], __name__), name)
+    place = f".{name}" if name in _LAZY_MODULES else _LAZY.get(name)
+    if place is not None:
+        with _late_imports:
+            module = importlib.import_module(place, __name__)
+        return module if name in _LAZY_MODULES else getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Literal
 
 from ..errors import AioInferError, DeviceError
+from .late_imports import late_imports
 
 __all__ = [
     "as_shortage",
@@ -151,7 +152,8 @@ def _stack_bytes() -> int:
     if threading.stack_size():
         return threading.stack_size()
     try:
-        import resource
+        with late_imports:
+            import resource
     except ImportError:  # not there on Windows
         return _STACK_BYTES
     limit = resource.getrlimit(resource.RLIMIT_STACK)[0]
@@ -177,7 +179,8 @@ def _lacking(error: BaseException | None) -> Resource | None:
 
 def _file_limit() -> str:
     try:
-        import resource
+        with late_imports:
+            import resource
     except ImportError:  # not there on Windows
         return ""
     return f" of {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"

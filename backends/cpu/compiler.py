@@ -12,6 +12,7 @@ import numpy as np
 
 from ...errors import AioInferError, BlobError
 from ...executors import is_shortage
+from ...executors.late_imports import late_imports
 from ...runtime.graph import DType, Graph, Model, Node, Value, check_graph
 from ...runtime.graph.mapped_file import mapped_files
 from ...runtime.graph.stand_ins import release_constants
@@ -209,7 +210,8 @@ class Compiler:
     @property
     def made_with(self) -> dict[str, Any]:
         """What shapes a plan beside the model and its inputs' shapes."""
-        from .blobs.plan_record import plan_facts
+        with late_imports:
+            from .blobs.plan_record import plan_facts
 
         return {
             "threads": self._thread_count,

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import AioInferError, BlobError
 from ...executors import NOW, Lane, Ready, StreamsConfig
+from ...executors.late_imports import late_imports
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Graph, Model, TensorType, copy_graph, is_static
 from ...runtime.graph.node_failure import failure_at, run_failure
@@ -231,7 +232,8 @@ class CpuNetwork(ExecutableNetwork):
             self._has_weights = False
 
     def capability(self) -> Mapping[str, Any]:
-        from .blobs.plan_record import plan_facts
+        with late_imports:
+            from .blobs.plan_record import plan_facts
 
         return {} if self._exports_model() else plan_facts(self._compiler.engine)
 
@@ -240,8 +242,9 @@ class CpuNetwork(ExecutableNetwork):
         return self._has_weights and (self.config[EXPORTABLE] or self._needs_weights)
 
     def _write_payload(self, blob: BlobWriter) -> None:
-        from .blobs.open_plans import OPEN_PLANS
-        from .blobs.plan_record import ONLY_PLAN, write_plan
+        with late_imports:
+            from .blobs.open_plans import OPEN_PLANS
+            from .blobs.plan_record import ONLY_PLAN, write_plan
 
         plan = self._compiler.latest
         if self._exports_model() or plan is None:
@@ -262,7 +265,8 @@ class CpuNetwork(ExecutableNetwork):
 
     def _write_open_plans(self, blob: BlobWriter, constants: TensorWriter) -> None:
         """Add the plans that were compiled for some shapes, the latest last."""
-        from .blobs.open_plans import KeptPlan, write_open_plans
+        with late_imports:
+            from .blobs.open_plans import KeptPlan, write_open_plans
 
         self._wait_for_check()
         compiler, stored = self._compiler, self._compiler.stored

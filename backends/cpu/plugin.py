@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import DeviceError, PropertyError
 from ...executors import CpuAllowance, QuotaMeter, StreamsConfig, allowed_cpus
+from ...executors.late_imports import late_imports
 from ...runtime.devices.extension import bind_kernels
 from ...runtime.devices.plugin import CoreHandle, Plugin
 from ...runtime.graph import Graph, Model
@@ -240,8 +241,9 @@ class CpuPlugin(Plugin):
     def import_network(
         self, blob: Blob, record: NetworkRecord, config: Configuration
     ) -> ExecutableNetwork:
-        from ...runtime.blobs.tensors_record import damaged
-        from .blobs.plan_record import ONLY_PLAN, plan_facts, read_plan, read_planned_ports
+        with late_imports:
+            from ...runtime.blobs.tensors_record import damaged
+            from .blobs.plan_record import ONLY_PLAN, plan_facts, read_plan, read_planned_ports
 
         if f"{ONLY_PLAN}/plan" not in blob:
             return self._import_model(blob, record, config)
@@ -271,8 +273,9 @@ class CpuPlugin(Plugin):
         self, blob: Blob, record: NetworkRecord, config: Configuration
     ) -> ExecutableNetwork:
         """Load a network from its model, and the plans beside it that are right here."""
-        from ...runtime.blobs.graph_record import read_model_record
-        from .blobs.open_plans import OPEN_PLANS, StoredPlans
+        with late_imports:
+            from ...runtime.blobs.graph_record import read_model_record
+            from .blobs.open_plans import OPEN_PLANS, StoredPlans
 
         record.refuse_other_values(config, [CPU_DISABLED_PASSES.key])
         if f"{OPEN_PLANS}/index" not in blob:
@@ -295,7 +298,8 @@ class CpuPlugin(Plugin):
         return network
 
     def cache_facts(self, config: Configuration) -> Mapping[str, Any]:
-        from .blobs.plan_record import plan_facts
+        with late_imports:
+            from .blobs.plan_record import plan_facts
 
         streams, resolved = self._resolved(config)
         return {
@@ -334,7 +338,8 @@ class CpuPlugin(Plugin):
         self, model: Model, stepped: SteppedNodes, config: Configuration
     ) -> ExecutableNetwork:
         """Make the network of a model that has nodes which no plan can have."""
-        from .pieces.pieced_network import PiecedNetwork
+        with late_imports:
+            from .pieces.pieced_network import PiecedNetwork
 
         streams, config = self._resolved(config)
         return PiecedNetwork(

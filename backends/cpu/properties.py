@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...executors.late_imports import late_imports
 from ...runtime.properties.properties import DEVICE_SHARE, Property
 from ...runtime.properties.property_parsers import parse_boolean, parse_choice, parse_pass_names
 
@@ -18,7 +19,8 @@ __all__ = [
 
 
 def _pass_names() -> tuple[str, ...]:
-    from .passes import PASS_NAMES
+    with late_imports:
+        from .passes import PASS_NAMES
 
     return PASS_NAMES
 

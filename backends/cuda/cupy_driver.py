@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ...errors import DeviceError
+from ...executors.late_imports import late_imports
 from ..accelerator.queues.driver import (
     AdoptedArray,
     Context,
@@ -59,7 +60,7 @@ _capturing = threading.Lock()
 
 def _import_cupy() -> Any:
     try:
-        with warnings_are_no_errors():
+        with warnings_are_no_errors(), late_imports:
             return importlib.import_module("cupy")
     except ImportError as error:
         raise DeviceError(

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ...errors import PropertyError
 from ...executors import allowed_cpus
+from ...executors.late_imports import late_imports
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.lowering.kernel_registry import KernelRegistry
 from ...runtime.properties.properties import (
@@ -120,6 +121,7 @@ class CudaPlugin(AcceleratorPlugin):
 
 
 def _cupy_driver() -> Driver:
-    from .cupy_driver import CupyDriver
+    with late_imports:
+        from .cupy_driver import CupyDriver
 
     return CupyDriver()

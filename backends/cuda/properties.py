@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...executors.late_imports import late_imports
 from ...runtime.properties.properties import Property
 from ...runtime.properties.property_parsers import parse_boolean, parse_choice, parse_pass_names
 from ..accelerator.properties import BATCH_BUCKETS, BUCKETS_TO_256
@@ -15,9 +16,10 @@ _SPARE_CPUS = 4
 
 
 def _pass_names() -> tuple[str, ...]:
-    from ...runtime.passes.model_passes import model_passes
-    from ..accelerator.passes import plan_passes
-    from .passes import PASS_NAMES
+    with late_imports:
+        from ...runtime.passes.model_passes import model_passes
+        from ..accelerator.passes import plan_passes
+        from .passes import PASS_NAMES
 
     shared = (item.name for item in (*model_passes(), *plan_passes()))
     return tuple(dict.fromkeys((*shared, *PASS_NAMES)))

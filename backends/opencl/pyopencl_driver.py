@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...errors import DeviceError
+from ...executors.late_imports import late_imports
 from ..accelerator.queues.driver import (
     AdoptedArray,
     Argument,
@@ -53,7 +54,8 @@ _first_use = FirstUse("OpenCL")
 
 def _library() -> Any:
     try:
-        return importlib.import_module("pyopencl")
+        with late_imports:
+            return importlib.import_module("pyopencl")
     except ImportError as error:
         raise DeviceError(
             f"pyopencl cannot be imported ({error}); {_WAY_OUT.replace('one', 'it', 1)}"

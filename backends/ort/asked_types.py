@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from ...executors.late_imports import late_imports
 from ...runtime.graph import DType, Graph, Model, Node, TensorType
 from .node_support import model_of_node
 from .properties import SessionSettings
@@ -35,7 +36,8 @@ class AskedTypes:
 
     def types_of(self, node: Node, opsets: Mapping[str, int]) -> Sequence[TensorType | None]:
         """Return the types of a node's outputs; of none where an input's is unknown. Blocks."""
-        from ...runtime.onnx_writer import write_model
+        with late_imports:
+            from ...runtime.onnx_writer import write_model
 
         given = [value.type for value in node.inputs if value is not None]
         if node.bodies() or not all(isinstance(known, TensorType) for known in given):

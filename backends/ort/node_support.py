@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Callable
 
+from ...executors.late_imports import late_imports
 from ...runtime.graph import Graph, Model, Node, Value, copy_node
 from .element_types import find_unexchangeable
 from .properties import SessionSettings
@@ -37,7 +38,8 @@ class NodeSupport:
 
     def find_reason(self, model: Model, node: Node, settings: SessionSettings) -> str | None:
         """Return in onnxruntime's words why it cannot run the node; None if it can. Blocks."""
-        from ...runtime.onnx_writer import write_model
+        with late_imports:
+            from ...runtime.onnx_writer import write_model
 
         for value in (*node.dependencies(), *_needed_outputs(node)):
             reason = find_unexchangeable(value.type)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from ...errors import NotSupportedError, PropertyError, UnsupportedOpError
 from ...executors import StreamsConfig, allowed_cpus
+from ...executors.late_imports import late_imports
 from ...runtime.decompositions import find_decomposition
 from ...runtime.devices.extension import NodeRule, tell_types
 from ...runtime.devices.plugin import CoreHandle, Plugin
@@ -116,7 +117,8 @@ class OrtPlugin(Plugin):
             )
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
-        from ...runtime.onnx_writer import oldest_opsets
+        with late_imports:
+            from ...runtime.onnx_writer import oldest_opsets
 
         transformed = self.bind_extensions(model.to_rewrite())
         report = run_passes(transformed, default_passes(self.unfolded_ops, decomposes=False))

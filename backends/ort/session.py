@@ -14,6 +14,7 @@ from typing import Any
 
 from ...errors import DeviceError
 from ...executors import find_shortage
+from ...executors.late_imports import late_imports
 from ...runtime.graph import DType, Model, TensorType, Value
 from .element_types import is_numpy_type, output_cast_of, raw_memory_of, text_array
 from .kept_value import OrtKept
@@ -37,7 +38,8 @@ _MEMORIES = {
 
 def _library() -> Any:
     try:
-        return importlib.import_module("onnxruntime")
+        with late_imports:
+            return importlib.import_module("onnxruntime")
     except ImportError as error:
         lacking = find_shortage(error, "loading onnxruntime")
         if lacking is not None:
@@ -81,7 +83,8 @@ class Session:
     """
 
     def __init__(self, model: Model, settings: SessionSettings) -> None:
-        from ...runtime.onnx_writer import write_model
+        with late_imports:
+            from ...runtime.onnx_writer import write_model
 
         proto = write_model(model, weights="external")
         _forget_inner_types(proto.graph)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import BlobError
+from ...executors.late_imports import late_imports
 from .own_folder import why_not_own_file, why_not_own_folder
 from .writer import write_file
 
@@ -157,7 +158,8 @@ def _note_use(path: Path) -> None:
 def _is_locked(descriptor: int) -> bool:
     """Lock a file until it is closed; False if another process has it."""
     try:
-        import fcntl
+        with late_imports:
+            import fcntl
     except ImportError:  # not a system with such locks
         return True
     try:

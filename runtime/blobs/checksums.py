@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from ...executors.late_imports import late_imports
+
 __all__ = ["checksum", "file_checksum"]
 
 _CHUNK_BYTES = 1 << 20
@@ -18,7 +20,8 @@ _CHUNK_BYTES = 1 << 20
 @cache
 def _crc32() -> Callable[[Any, int], int]:
     try:
-        fast: Callable[[Any, int], int] = importlib.import_module("zlib_ng.zlib_ng").crc32
+        with late_imports:
+            fast: Callable[[Any, int], int] = importlib.import_module("zlib_ng.zlib_ng").crc32
     except ImportError:
         return zlib.crc32
     return fast

@@ -11,6 +11,7 @@ from ...errors import GraphError, NotSupportedError, PropertyError
 from ...executors import ExecutorManager, full_collections_paused
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
+from ...executors.late_imports import late_imports
 from ..graph import Model
 from ..loops.closing import Closing
 from ..network.deadlines import check_timeout
@@ -306,7 +307,8 @@ class Core(Closing):
         The networks that one such as HETERO's is made of are its ``parts``, and not in the list.
         ``aioinfer.prometheus`` makes metrics of it.
         """
-        from ..tracing.statistics import CoreStatistics
+        with late_imports:
+            from ..tracing.statistics import CoreStatistics
 
         self._process.check("this Core")
         shown = self._networks.shown()
@@ -320,7 +322,8 @@ class Core(Closing):
         Stages and labels of requests begin with the name of their network there; ``name#2`` is
         that of copy 2 (``NetworkStatistics.copy``).
         """
-        from ..tracing.timeline import Trace
+        with late_imports:
+            from ..tracing.timeline import Trace
 
         self._process.check("this Core")
         shown = self._networks.shown()

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from ...executors.late_imports import late_imports
 from .installed_packages import importlib_failures_named, metadata_folders, metadata_text
 
 __all__ = ["ENTRY_POINT_GROUP", "InstalledDevice", "installed_devices"]
@@ -26,7 +27,8 @@ class InstalledDevice(NamedTuple):
         """Import what makes the plugin; raises what that raises."""
         module, _, attribute = self.value.partition("[")[0].partition(":")
         names = [name.strip() for name in attribute.split(".") if name.strip()]
-        return functools.reduce(getattr, names, import_module(module.strip()))
+        with late_imports:
+            return functools.reduce(getattr, names, import_module(module.strip()))
 
 
 _found: tuple[tuple[Any, ...], tuple[InstalledDevice, ...]] | None = None
@@ -51,7 +53,8 @@ def installed_devices() -> tuple[InstalledDevice, ...]:
 def _look() -> Iterator[InstalledDevice]:
     folders = metadata_folders()
     if folders is None:
-        from importlib.metadata import entry_points
+        with late_imports:
+            from importlib.metadata import entry_points
 
         with importlib_failures_named():
             points = list(entry_points(group=ENTRY_POINT_GROUP))

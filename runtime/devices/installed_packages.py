@@ -15,6 +15,7 @@ from typing import Any
 
 from ...errors import DeviceError
 from ...executors import is_shortage
+from ...executors.late_imports import late_imports
 
 __all__ = ["find_installed_file", "importlib_failures_named", "metadata_folders", "metadata_text"]
 
@@ -83,7 +84,8 @@ def find_installed_file(package: str, name: str) -> Path | None:
     """Return the first file of this name that a package has installed, wherever it lies."""
     folders = metadata_folders()
     if folders is None:
-        import importlib.metadata
+        with late_imports:
+            import importlib.metadata
 
         with importlib_failures_named():
             try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import AioInferError, ModelError
 from ...executors import shortage_as_error, undone_on_error
+from ...executors.late_imports import late_imports
 
 if TYPE_CHECKING:
     from ..network.executable_network import ExecutableNetwork
@@ -18,7 +19,8 @@ __all__ = ["loading", "loading_failures_named", "made_on_thread"]
 
 async def made_on_thread(make: Callable[[], ExecutableNetwork]) -> ExecutableNetwork:
     """Make a network on a thread; if the task is cancelled, close it as soon as it is there."""
-    from anyio import lowlevel, to_thread
+    with late_imports:
+        from anyio import lowlevel, to_thread
 
     lock = threading.Lock()
     loaded: list[ExecutableNetwork] = []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Union
 
 from ...errors import NotSupportedError, PropertyError, placed
 from ...executors import allowance_kept, full_collections_paused, note_count, note_owner
+from ...executors.late_imports import late_imports
 from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
 from ..network.compiled_network import ExecutorOwner
@@ -50,7 +51,8 @@ def read_source(source: ModelSource, *, is_mapped: bool) -> Model:
     """Read a model, unless it is one. Mapped, large constants stay in their file."""
     if isinstance(source, Model):
         return source
-    from ..onnx_reader import read_model
+    with late_imports:
+        from ..onnx_reader import read_model
 
     return read_model(source, is_mapped=is_mapped)
 
@@ -168,8 +170,9 @@ class NetworkLoader:
         around: _Functions,
     ) -> ExecutableNetwork:
         """Load what an export wrote; as ``Core.import_network``."""
-        from ..blobs.reader import Blob
-        from .importing import blob_at_fault, chosen_by_caller
+        with late_imports:
+            from ..blobs.reader import Blob
+            from .importing import blob_at_fault, chosen_by_caller
 
         self._devices.refuse_if_closed()
         _check_network_name(name, device or "")
@@ -190,7 +193,8 @@ class NetworkLoader:
         self, blob: Blob, device: str | None, config: _Config, name: str | None
     ) -> ExecutableNetwork:
         """Load a network from the frames of a blob, which another network keeps open."""
-        from .importing import chosen_by_caller
+        with late_imports:
+            from .importing import chosen_by_caller
 
         plugin, record, configuration = self._import_of(blob, device, config)
         chosen = chosen_by_caller(record, configuration, device, config)
@@ -200,8 +204,9 @@ class NetworkLoader:
         self, blob: Blob, device: str | None, config: _Config
     ) -> tuple[Plugin, NetworkRecord, Configuration]:
         """Return the device that a blob is imported on, its facts, and its properties there."""
-        from ..blobs.network_record import read_network_record
-        from .importing import configuration_of, device_of, refuse_other_device, without_local
+        with late_imports:
+            from ..blobs.network_record import read_network_record
+            from .importing import configuration_of, device_of, refuse_other_device, without_local
 
         record = read_network_record(blob)
         refuse_other_device(None if device is None else str(self._devices.parsed(device)), record)
@@ -212,7 +217,8 @@ class NetworkLoader:
     def _with_functions(self, network: ExecutableNetwork, around: _Functions) -> ExecutableNetwork:
         if around[0] is None and around[1] is None:
             return network
-        from ..network.staged_network import with_functions
+        with late_imports:
+            from ..network.staged_network import with_functions
 
         functions = UserFunctions(network.inputs, network.name, network.device, *around)
         core = self._core()
@@ -227,7 +233,8 @@ def _load_alike(
     alike: dict[Hashable, ExecutableNetwork],
 ) -> ExecutableNetwork:
     """Have the plugin compile a model, or take what it can of a network whose model is alike."""
-    from ..graph.likeness import structure_of
+    with late_imports:
+        from ..graph.likeness import structure_of
 
     structure = structure_of(model)
     known = None if structure is None else alike.get(structure)
@@ -259,7 +266,8 @@ def _imported(
     name: str | None,
 ) -> ExecutableNetwork:
     """Have a plugin load a blob, and its requests keep what they kept."""
-    from .importing import import_blob
+    with late_imports:
+        from .importing import import_blob
 
     if name is not None:
         record = replace(record, name=name)
@@ -316,7 +324,8 @@ def _cache_of(plugin: Plugin, config: Configuration) -> ModelCache | None:
     named = config.value_or_default(CACHE_DIR) or os.environ.get("AIOINFER_CACHE_DIR", "")
     if not named or not plugin.is_cached or plugin.extensions:
         return None
-    from .model_cache import ModelCache
+    with late_imports:
+        from .model_cache import ModelCache
 
     try:
         folder = Path(named).expanduser()

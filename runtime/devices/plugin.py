@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from ...errors import DeviceError, NotSupportedError, PropertyError, nearest, placed
+from ...executors.late_imports import late_imports
 from ..graph import Model, Node
 from ..passes import PassReport, Support, SupportMap, map_to_original, run_passes
 from ..passes.default_passes import default_passes
@@ -246,7 +247,8 @@ class Plugin(ABC):
 
         ``record`` are its facts. Raises BlobError for what no export of this device writes.
         """
-        from ..blobs.graph_record import read_model_record
+        with late_imports:
+            from ..blobs.graph_record import read_model_record
 
         blob.check_frames()
         model = self.bind_extensions(read_model_record(blob))
@@ -495,7 +497,8 @@ class Plugin(ABC):
 
 def _model_of(blob: Blob) -> Model:
     """Read the model of a blob that is still mapped, and may have been written to since."""
-    from ..blobs.graph_record import read_model_record
+    with late_imports:
+        from ..blobs.graph_record import read_model_record
 
     blob.check_frames()
     return read_model_record(blob)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...errors import ClosedError, DeviceError, nearest
 from ...executors import check_files, find_shortage, shortage_as_error
+from ...executors.late_imports import late_imports
 from .device_aliases import what_is_meant
 from .device_name import check_plugin_name
 from .plugin import CoreHandle, Plugin
@@ -51,7 +52,8 @@ class PluginRegistry:
         doing = "looking for installed devices"
         check_files(doing)
         with shortage_as_error(doing):
-            from .installed_devices import installed_devices  # `import aioinfer` needs none
+            with late_imports:
+                from .installed_devices import installed_devices  # `import aioinfer` needs none
 
             for found in installed_devices():
                 self._add_installed(found)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ...executors.late_imports import late_imports
+
 __all__ = ["DType"]
 
 
@@ -58,7 +60,8 @@ class DType(enum.Enum):
         if self is DType.STRING:
             return np.dtype(object)
         if self.value >= DType.BFLOAT16.value:
-            import ml_dtypes
+            with late_imports:
+                import ml_dtypes
 
             dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[self.name]))
             return dtype

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ...errors import ModelError, TensorError
+from ...executors.late_imports import late_imports
 from .copying import copy_graph
 from .graph import Graph, Node, Value
 from .reshaping import reshaped_inputs
@@ -175,7 +176,8 @@ class Model:
         return made
 
     def __str__(self) -> str:
-        from .text import graph_text
+        with late_imports:
+            from .text import graph_text
 
         return graph_text(self.graph)
 

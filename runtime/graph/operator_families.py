@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
+from ...executors.late_imports import late_imports
+
 __all__ = ["OperatorFamilies"]
 
 
@@ -13,7 +15,7 @@ class OperatorFamilies:
 
     ``families`` are the operators by module, separated by spaces: ``Relu``, or ``domain::Relu``,
     or ``domain::*`` for all that a domain has. Thread-safe: who comes while a module is imported
-    waits for its end, and so does, in vain, a child that was forked meanwhile.
+    waits for its end, and so does a fork (``late_imports``).
     """
 
     def __init__(self, package: str | None, families: Mapping[str, str]) -> None:
@@ -34,13 +36,15 @@ class OperatorFamilies:
         for key in ((domain, op_type), (domain, _ALL)):
             family = self._not_imported.get(key)
             if family is not None:
-                import_module(f".{family}", self._package)
+                with late_imports:
+                    import_module(f".{family}", self._package)
                 self._not_imported.pop(key, None)
 
     def load_all(self) -> None:
         """Have all modules imported; for listings."""
         for family in set(self._not_imported.values()):
-            import_module(f".{family}", self._package)
+            with late_imports:
+                import_module(f".{family}", self._package)
         self._not_imported.clear()
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Self
 
 from ...executors.base import refuse_own_thread
+from ...executors.late_imports import late_imports
 
 __all__ = ["Closing"]
 
@@ -24,7 +25,8 @@ class Closing(ABC):
         RequestStateError, as that thread is waited for.
         """
         refuse_own_thread("aclose")
-        from anyio import CancelScope, to_thread
+        with late_imports:
+            from anyio import CancelScope, to_thread
 
         with CancelScope(shield=True):
             done = await to_thread.run_sync(lambda: self.close(drain=drain, timeout_s=timeout_s))

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
+from ...executors.late_imports import late_imports
 from .completion import on_trio, until
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class SideTask:
 
     async def wait_until_ended(self) -> None:
         """Suspend until it has ended, cancelled or not, and raise the error it ended with, once."""
-        from anyio import CancelScope
+        with late_imports:
+            from anyio import CancelScope
 
         with CancelScope(shield=True):
             while not self._has_ended:

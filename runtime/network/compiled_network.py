@@ -21,6 +21,7 @@ from ...errors import (
 from ...executors import ExecutorManager, note_given_back
 from ...executors.base import refuse_own_thread
 from ...executors.fork import ProcessMark
+from ...executors.late_imports import late_imports
 from ..graph import Graph, Model
 from ..loops.closing import Closing
 from ..properties.properties import (
@@ -173,7 +174,8 @@ class CompiledNetwork(Closing):
 
     def statistics(self) -> NetworkStatistics:
         """Return a frozen picture of what the network has done so far, and of what waits now."""
-        from .network_statistics import network_statistics
+        with late_imports:
+            from .network_statistics import network_statistics
 
         self.refuse_after_fork()
         return network_statistics(
@@ -191,7 +193,8 @@ class CompiledNetwork(Closing):
         return self.admission.recorder.copied_bytes()
 
     def _plan_statistics(self) -> PlanStatistics:
-        from ..tracing.statistics import PlanStatistics
+        with late_imports:
+            from ..tracing.statistics import PlanStatistics
 
         return PlanStatistics() if self._plans is None else self._plans.statistics()
 
@@ -205,7 +208,8 @@ class CompiledNetwork(Closing):
         With PERF_COUNT its ``nodes`` are those of the latest runs, drawn below their stages.
         ``trace().save("trace.html")`` makes a page of them, ``.json`` a file for Perfetto.
         """
-        from ..tracing.timeline import Trace
+        with late_imports:
+            from ..tracing.timeline import Trace
 
         self.refuse_after_fork()
         recorder = self.admission.recorder
@@ -266,16 +270,18 @@ class CompiledNetwork(Closing):
         beside it. Raises NotSupportedError if the device has dropped what it would write,
         BlobError if it cannot be written, ClosedError.
         """
-        from .export import export_to
+        with late_imports:
+            from .export import export_to
 
         self.refuse_if_closed()
         return export_to(target, self.write_blob)
 
     async def export_async(self, target: ExportTarget | None = None) -> bytes | None:
         """Export on a thread, so that the event loop goes on; as ``export``."""
-        from anyio import to_thread
+        with late_imports:
+            from anyio import to_thread
 
-        from .export import export_to
+            from .export import export_to
 
         self.refuse_if_closed()
         return await to_thread.run_sync(partial(export_to, target, self.write_blob))
@@ -287,8 +293,9 @@ class CompiledNetwork(Closing):
 
     def write_frames(self, blob: BlobWriter) -> None:
         """Do what ``write_blob`` does, also for ``keep_at_close``, when runs are refused."""
-        from ..blobs.network_record import write_network_record
-        from .export import network_record
+        with late_imports:
+            from ..blobs.network_record import write_network_record
+            from .export import network_record
 
         states = {} if self.states is None else self.states.named
         facts = network_record(
@@ -314,7 +321,8 @@ class CompiledNetwork(Closing):
 
     def _write_model(self, blob: BlobWriter) -> TensorWriter:
         """Add the model, with all its weights, and return its tensors."""
-        from ..blobs.graph_record import write_model_record
+        with late_imports:
+            from ..blobs.graph_record import write_model_record
 
         model = self._model_to_export()
         if model is None and self.model_again is not None:

@@ -29,6 +29,7 @@ from ...executors import (
     process_timer,
 )
 from ...executors.base import refuse_own_thread
+from ...executors.late_imports import late_imports
 from ..loops.completion import must_end, until
 from ..loops.inline_turn import threads
 from ..properties.properties import (
@@ -396,7 +397,8 @@ class ExecutableNetwork(CompiledNetwork):
         self, shapes: Mapping[str, Sequence[int]] | Sequence[Any] | None = None
     ) -> list[str]:
         """Warm up on a thread, so that the event loop goes on; as ``warm_up``."""
-        from anyio import to_thread
+        with late_imports:
+            from anyio import to_thread
 
         return await to_thread.run_sync(lambda: self.warm_up(shapes))
 

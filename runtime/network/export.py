@@ -9,6 +9,7 @@ from functools import cache
 from typing import IO, Any
 
 from ...errors import BlobError
+from ...executors.late_imports import late_imports
 from ..blobs.network_record import NetworkRecord
 from ..blobs.writer import BlobWriter, write_export, write_to
 from ..properties.properties import Configuration
@@ -79,7 +80,8 @@ def _without(values: Mapping[str, Any], local_keys: Collection[str]) -> dict[str
 @cache
 def package_version() -> str:
     """Return the version of aioinfer that is installed."""
-    from importlib.metadata import PackageNotFoundError, version
+    with late_imports:
+        from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version("aioinfer")

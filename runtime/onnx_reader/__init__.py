@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 from ...executors import shortage_as_error
+from ...executors.late_imports import late_imports
 from ..graph import Model
 from .plain.plain_reader import read_plain_bytes, read_plain_file, read_plain_proto
 
@@ -47,7 +48,8 @@ def read_model(source: ModelSource, *, is_mapped: bool = False) -> Model:
             model = read_plain_proto(source)
         if model is not None:
             return model
-        from .onnx_models import read_any_model
+        with late_imports:
+            from .onnx_models import read_any_model
 
         return read_any_model(source, is_mapped=is_mapped)
 

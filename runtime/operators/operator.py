@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import NotSupportedError
+from ...executors.late_imports import late_imports
 from ..graph import Node
 from .own.own_operators import find_own
 from .plain_operators import Prepared, find_plain
@@ -62,7 +63,8 @@ def make_operator(node: Node, opsets: Mapping[str, int]) -> Operator:
     try:
         if found is not None:
             return as_operator(found.prepare(**node.attributes), {})
-        from .onnx_operators import make_onnx_operator
+        with late_imports:
+            from .onnx_operators import make_onnx_operator
 
         return as_operator(make_onnx_operator(node, opsets), {})
     except Exception as error:
@@ -75,7 +77,8 @@ def find_unsupported(node: Node, opsets: Mapping[str, int]) -> str | None:
         return "it has bodies, which a device has to run"
     if find_plain(node, opsets) is not None:
         return None
-    from .onnx_operators import find_missing
+    with late_imports:
+        from .onnx_operators import find_missing
 
     return find_missing(node, opsets)
 

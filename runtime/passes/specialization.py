@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from ...executors.late_imports import late_imports
 from ..graph import (
     Dim,
     Graph,
@@ -124,7 +125,8 @@ def _infer(model: Model) -> None:
 
 def _infer_by_onnx(model: Model) -> None:
     """Ask onnx, and again for what is behind each operator of which only a user's rule tells."""
-    from ..onnx_native import infer_types
+    with late_imports:
+        from ..onnx_native import infer_types
 
     user_rule_count = sum(node.type_rule is not None for node in all_nodes(model.graph))
     for _ in range(user_rule_count + 1):

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...errors import AioInferError, PropertyError, TensorError
 from ...executors import TaskExecutor, full_collections_paused
+from ...executors.late_imports import late_imports
 from ..graph import Model, TensorType, is_static, shape_text
 from ..graph.node_failure import failure_at
 from ..passes import bound_input_shapes
@@ -66,7 +67,8 @@ class ShapePlans(Generic[P]):
 
     def statistics(self) -> PlanStatistics:
         """Return how many plans there are, what building them took, and how often they were hit."""
-        from ..tracing.statistics import PlanStatistics
+        with late_imports:
+            from ..tracing.statistics import PlanStatistics
 
         cache = self._cache
         return PlanStatistics(

@@ -33,6 +33,7 @@ from ...executors.interrupt import (
     get_sigint_handler,
     held_interrupt,
 )
+from ...executors.late_imports import late_imports
 from ..tracing.recorder import RunMark
 from .bindings import Bindings
 from .deadline import Deadline
@@ -317,7 +318,8 @@ class Run(RunEnd):
 
     def _download_inputs(self, executor: TaskExecutor) -> None:
         """Have the inputs downloaded that other devices have kept, and begin then."""
-        from .input_download import download_stage
+        with late_imports:
+            from .input_download import download_stage
 
         self.downloads = None
         stage = download_stage(executor, self.bindings, self.stop, self.admission.recorder)

@@ -50,6 +50,10 @@ USERS = {  # what stands above a room's own line and may be imported there all t
 }
 PROGRAM = "aioinfer.__main__"
 
+PROGRAMS = ("aioinfer.runtime.onnx_native.program", "aioinfer.backends.cuda.plan_worker_program")
+"""Modules that are the program of a process of their own, of one thread."""
+LOOPS = frozenset({"asyncio", "contextvars", "outcome", "trio"})
+
 # Loading `aioinfer`, or a backend's plugin.py, may load these and the standard library only.
 LIGHT = frozenset({"ml_dtypes", "numpy"})
 
@@ -146,13 +150,17 @@ def _absolute(module: str, level: int, source: Source) -> str:
 
 
 def _imported_by_call(call: ast.Call) -> str | None:
-    function = call.func
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    if name not in ("import_module", "__import__") or not call.args:
+    if not _calls_import(call) or not call.args:
         return None
     first = call.args[0]
     is_text = isinstance(first, ast.Constant) and isinstance(first.value, str)
     return first.value if is_text else None
+
+
+def _calls_import(call: ast.Call) -> bool:
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return name in ("import_module", "__import__")
 
 
 def broken_order(sources: Mapping[str, Source]) -> list[str]:
@@ -283,6 +291,41 @@ def scattered_heavy(sources: Mapping[str, Source]) -> list[str]:
         for room, paths in files.items()
         if len(paths) > 1
     ]
+
+
+def unguarded(sources: Mapping[str, Source]) -> list[str]:
+    """List imports in functions of the runtime that no fork waits for: beside ``late_imports``.
+
+    A loop that a function runs on has been imported by whoever runs it.
+    """
+    found = []
+    for path, source in sources.items():
+        parts = source.module.split(".")
+        is_runtime = len(parts) > 1 and parts[1] in ("executors", "runtime", "backends")
+        is_apart = source.module in PROGRAMS or parts[1:3] == ["runtime", "testing"]
+        if is_runtime and not is_apart:
+            lines = sorted(_unguarded_lines(ast.parse(source.text), False))
+            found += [f"{path}:{line}: write it below `with late_imports:`" for line in lines]
+    return found
+
+
+def _unguarded_lines(node: ast.AST, in_function: bool) -> Iterator[int]:
+    if isinstance(node, ast.With) and any(
+        ast.unparse(item.context_expr) == "late_imports" for item in node.items
+    ):
+        return
+    if isinstance(node, ast.Import | ast.ImportFrom | ast.Call) and in_function:
+        names = [""]
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [str(node.module)]
+        is_import = not isinstance(node, ast.Call) or _calls_import(node)
+        if is_import and not {name.split(".")[0] for name in names} <= LOOPS:
+            yield node.lineno
+    is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    for child in ast.iter_child_nodes(node):
+        yield from _unguarded_lines(child, in_function or is_function)
 
 
 def starts_with_errors(source: Source) -> bool:

@@ -13,6 +13,7 @@ from architecture.import_rules import (
     room_of,
     scattered_heavy,
     starts_with_errors,
+    unguarded,
 )
 from architecture.tree import ROOT, module_files, part_folders
 
@@ -93,6 +94,30 @@ def test_ray_is_imported_only_when_something_is_deployed() -> None:
     ]
     assert {file for file, _ in found} == {"serving/ray/deployment.py"}
     assert not any(is_eager for _, is_eager in found)
+
+
+def test_a_fork_waits_for_what_functions_import() -> None:
+    assert_none(unguarded(tree_sources()))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("import json", 0),
+        ("def late():\n    import json", 1),
+        ("def late():\n    from . import core", 1),
+        ("async def late():\n    if True:\n        from numpy import array", 1),
+        ("def late(name):\n    return importlib.import_module(name)", 1),
+        ("load = lambda: import_module('.core', __package__).Core", 1),
+        ("def late():\n    with late_imports:\n        import json\n        import heapq", 0),
+        ("def late():\n    with named(), late_imports:\n        return import_module('.core')", 0),
+        ("def late():\n    with named():\n        return import_module('.core')", 1),
+        ("def late():\n    import asyncio\n    from trio import lowlevel", 0),
+    ],
+)
+def test_an_import_that_no_fork_waits_for_is_found(text: str, count: int) -> None:
+    assert len(unguarded(invented(aioinfer__runtime__devices__loading=text))) == count
+    assert unguarded(invented(aioinfer__cli__run=text)) == []
 
 
 def test_there_is_no_package_at_the_root_of_the_repository() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ....errors import DeviceError
 from ....executors import shortage_as_error
+from ....executors.late_imports import late_imports
 from ....executors.shortage import check_memory
 
 __all__ = ["native_extension", "start_team"]
@@ -23,7 +24,7 @@ _MATE_BYTES = 1 << 20
 def native_extension() -> Any:
     """Return the extension; DeviceError where it is missing or was built from other sources."""
     try:
-        with shortage_as_error("loading CPU's native extension"):
+        with shortage_as_error("loading CPU's native extension"), late_imports:
             found: Any = importlib.import_module("._steps", __package__)
     except ImportError as error:
         raise DeviceError(

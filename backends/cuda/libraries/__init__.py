@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from ....executors.late_imports import late_imports
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ...accelerator.queues.library_operation import LibraryOperation
 from .library_errors import warnings_are_no_errors
@@ -62,4 +63,5 @@ def plan_operation(operation: LibraryOperation, device_id: int) -> Planned:
 
 
 def _module(library: str, label: str) -> Any:
-    return importlib.import_module(f".{library}_{label}", __package__)
+    with late_imports:
+        return importlib.import_module(f".{library}_{label}", __package__)

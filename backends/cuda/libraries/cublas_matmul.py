@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ....executors.late_imports import late_imports
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ...accelerator.queues.library_operation import LibraryOperation
 from ..matrix_layout import column_matmul
@@ -96,8 +97,9 @@ class MatmulPlan:
 
 @functools.cache
 def _library() -> Cublas:
-    import cupy
-    from cupy_backends.cuda.libs import cublas  # noqa: F401  loads the library
+    with late_imports:
+        import cupy
+        from cupy_backends.cuda.libs import cublas  # noqa: F401  loads the library
 
     calls = load_calls(cupy.cuda.runtime.runtimeGetVersion() // 1000)
     return Cublas(calls, cupy.cuda.device.get_cublas_handle)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from ....executors.late_imports import late_imports
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ...accelerator.queues.library_operation import LibraryOperation
 from ..autotune import UselessError
@@ -141,7 +142,8 @@ def _summary(operation: LibraryOperation) -> str:
 
 
 def _open(device_id: int) -> MatmulPlans:
-    import cupy
+    with late_imports:
+        import cupy
 
     library = _library()
     said = cupy.cuda.runtime.getDeviceProperties(device_id)
@@ -159,7 +161,8 @@ def _open(device_id: int) -> MatmulPlans:
 
 def _library() -> CublasLt:
     """Load it; raises ImportError, OSError or RuntimeError."""
-    import cupy
-    from nvmath.bindings import cublas, cublasLt
+    with late_imports:
+        import cupy
+        from nvmath.bindings import cublas, cublasLt
 
     return CublasLt(cublasLt, cublas, cupy.cuda.Device)

@@ -10,6 +10,7 @@ import importlib
 import json
 import threading
 
+from ....executors.late_imports import late_imports
 from ...accelerator.queues.driver import DriverError, ErrorKind
 from ..plan_files import PlanFiles, own_cache_folder
 from ..plan_workers import PlanWorkers
@@ -81,6 +82,8 @@ def _open(device_id: int, workers: PlanWorkers) -> CudnnPlans:
         name: str(facts.get(name)) for name in ("deviceName", "deviceVer", "multiProcessorCount")
     }
     files = PlanFiles(own_cache_folder(), "cudnn", {**environment, **versions(frontend)})
-    cupy, cache_bytes = importlib.import_module("cupy"), int(facts.get("l2CacheSize") or 0)
+    with late_imports:
+        cupy = importlib.import_module("cupy")
+    cache_bytes = int(facts.get("l2CacheSize") or 0)
     timers = DeviceTimers(cupy, cache_bytes, device_id)
     return CudnnPlans(frontend, device, workers, files, timers, device_id=device_id)

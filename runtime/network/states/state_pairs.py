@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ....errors import AioInferError, ModelError, PropertyError, nearest
+from ....executors.late_imports import late_imports
 from ...graph import DType, Model, TensorType, Value
 from ...properties.properties import OUTPUT_LOCATION, STATE, Configuration
 
@@ -51,7 +52,8 @@ def _pairs_of_metadata(model: Model) -> Mapping[str, str]:
     text = model.metadata.get(STATE_KEY)
     if text is None:
         return {}
-    import json
+    with late_imports:
+        import json
 
     try:
         pairs = json.loads(text)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ....executors.late_imports import late_imports
 from ...graph import DType, Graph, Model, Node, TensorType, ValueType
 from ...graph.sym_array import derived_arrays, is_symbolic
 from ...graph.sym_int import plain_int
@@ -119,7 +120,8 @@ class ConstantFolding(Pass):
 
     def _evaluate(self, node: Node) -> list[np.ndarray] | None:
         """Compute all outputs; None if that fails, or gives other types than the graph expects."""
-        from ...operators import find_unsupported, make_operator
+        with late_imports:
+            from ...operators import find_unsupported, make_operator
 
         arrays = None
         if find_unsupported(node, self._opsets) is None:
@@ -138,7 +140,8 @@ class ConstantFolding(Pass):
 
     def _derive(self, node: Node, inputs: Sequence[object]) -> list[np.ndarray] | None:
         """Compute all outputs from constants that depend on free lengths, for any of these."""
-        from ...operators import make_operator
+        with late_imports:
+            from ...operators import make_operator
 
         kinds = [value.type for value in node.outputs]
         shapes = [kind.shape or () for kind in kinds if isinstance(kind, TensorType)]

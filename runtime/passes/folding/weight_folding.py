@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....executors.late_imports import late_imports
 from ...graph import DType, Node, TensorType, Value
 from ..rewriting.graph_patch import GraphPatch
 from ..rewriting.matching import is_standard, only_user, rank_of
@@ -131,7 +132,8 @@ def fold_into_weights(node: Node, follower: Node, affine: Affine) -> GraphPatch 
 def _smallest_normal(dtype: np.dtype[Any]) -> float:
     if dtype.kind == "f":
         return float(np.finfo(dtype).tiny)
-    from ml_dtypes import finfo  # which takes longer to load than most models have weights to fold
+    with late_imports:  # it takes longer to load than most models have weights to fold
+        from ml_dtypes import finfo
 
     return float(finfo(dtype).tiny)  # type: ignore[no-untyped-call]
 

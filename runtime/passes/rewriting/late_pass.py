@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
+from ....executors.late_imports import late_imports
 from ...graph import Graph
 from .graph_patch import GraphPatch
 from .pass_base import Pass
@@ -31,8 +32,9 @@ class LatePass(Pass):
     @functools.cached_property
     def _made(self) -> Pass:
         module, _, kind = self._place.partition(":")
-        make = getattr(import_module(f"{self._package}.{module}"), kind)
-        made: Pass = make(*self._given, **self._options)
+        with late_imports:
+            make = getattr(import_module(f"{self._package}.{module}"), kind)
+            made: Pass = make(*self._given, **self._options)
         return made
 
     def made(self) -> Pass:

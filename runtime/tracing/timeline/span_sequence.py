@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Self, overload
 
+from ....executors.late_imports import late_imports
 from ..recorder import NodeSpan, Span
 
 if TYPE_CHECKING:
@@ -64,19 +65,22 @@ class SpanSequence(Sequence[Span]):
     @cached_property
     def runs(self) -> tuple[TracedRun, ...]:
         """The runs that the spans belong to, in the order in which they came."""
-        from .runs import runs_of
+        with late_imports:
+            from .runs import runs_of
 
         return runs_of(self._spans, self.forgot_until_ns)
 
     def slowest_run(self) -> TracedRun | None:
         """Return the complete run that took longest; of what is incomplete if there is no other."""
-        from .critical_path import slowest_of
+        with late_imports:
+            from .critical_path import slowest_of
 
         return slowest_of(self.runs)
 
     def critical_path(self, run: TracedRun) -> tuple[PathPart, ...]:
         """Return where a run's time went: waits and services that add up to it, first to last."""
-        from .critical_path import critical_path
+        with late_imports:
+            from .critical_path import critical_path
 
         return critical_path(run, self._spans)
 

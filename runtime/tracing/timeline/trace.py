@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from ....errors import PropertyError
+from ....executors.late_imports import late_imports
 from .span_sequence import SpanSequence
 
 __all__ = ["Trace", "check_trace_file"]
@@ -18,13 +19,15 @@ class Trace(SpanSequence):
 
     def chrome_json(self) -> str:
         """Return it in the format of Chrome's trace viewer, for chrome://tracing and Perfetto."""
-        from .chrome import chrome_json
+        with late_imports:
+            from .chrome import chrome_json
 
         return chrome_json(self)
 
     def html(self) -> str:
         """Return it as one page that needs nothing from elsewhere."""
-        from .page import trace_page
+        with late_imports:
+            from .page import trace_page
 
         return trace_page(self)
 
@@ -40,7 +43,8 @@ class Trace(SpanSequence):
 
     async def save_async(self, path: str | os.PathLike[str]) -> None:
         """Save it on a thread, so that the event loop goes on; otherwise as ``save``."""
-        from anyio import to_thread
+        with late_imports:
+            from anyio import to_thread
 
         check_trace_file(path)
         await to_thread.run_sync(self.save, path)
