@@ -90,6 +90,7 @@ class Compiler:
         check_graph(model.graph)
         facts = self._device.facts
         refuse_what_cannot_fit(model.graph, facts.memory_bytes, COUNTED_IN_32_BITS)
+        self._rules.kernels.refuse_open_outputs(model.graph, self._device.name)
         plan, programs = self._built(model)
         self.weights.upload(plan.constants)
         self._holdings.append(_Holding(weakref.ref(plan), plan.constants, programs))

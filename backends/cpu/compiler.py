@@ -302,6 +302,7 @@ class Compiler:
         model = self._rewritten(shapes, contents)
         check_graph(model.graph)
         refuse_what_cannot_fit(model.graph, most_length=COUNTED_IN_32_BITS)
+        KERNELS.refuse_open_outputs(model.graph, self._device)
         thread_count = team_size(model.graph, self._thread_count)
         return PlanBuilder(
             model,

@@ -17,7 +17,7 @@ from ..graph.operator_families import OperatorFamilies
 from ..passes.decomposing import find_decline
 from ..plans.capacity import COUNTED_IN_32_BITS, find_uncountable
 from ..plans.shape_tensors import ShapeTensors
-from ..type_inference import ShapeContent, find_rule
+from ..type_inference import Lengths, ShapeContent, find_rule, has_static_types
 from ..type_inference.rules import STANDARD_DOMAINS
 from .node_operands import Lowering
 from .user_kernels import USER_KERNEL
@@ -180,6 +180,14 @@ class KernelRegistry(Generic[Builder]):
             if reason is not None:
                 raise UnsupportedOpError(name_in_file(node), node.op, device, reason)
 
+    def refuse_open_outputs(self, graph: Graph, device: str) -> None:
+        """Raise UnsupportedOpError for what leaves the shape of an output open that a plan makes.
+
+        For a graph that is specialised; if no node says why, what lowers it does.
+        """
+        if not has_static_types(graph.outputs):
+            self.refuse_unsupported(graph, device)
+
     def lower(self, node: Node, builder: Builder) -> None:
         """Lower a node by its kernel; raises UnsupportedOpError where that refuses it.
 
@@ -230,13 +238,19 @@ def _leaves_open(node: Node) -> bool:
         return not _tells_shape(node)  # they may have become known after its type was inferred
     if kind.shape is not None and None not in kind.shape:
         return False
-    made = _with_lengths(node)
-    if made is None:
+    made, rule = _with_lengths(node), find_rule(node)
+    if made is None or rule is None:
         return False
+    contents = _AskedContent()
     try:
-        return not _tells_shape(made)
+        told = (rule(made, contents) or [None])[0]
     except AioInferError:  # for these lengths
         return False
+    if contents.is_asked:
+        return False
+    if all(value is None or _has_known_shape(value) for value in made.inputs):
+        return not (isinstance(told, TensorType) and is_static(told.shape))
+    return told is None  # a length that is open may be one of the vectors'
 
 
 def _open_shape_text(node: Node) -> str:
@@ -252,22 +266,44 @@ def _tells_shape(node: Node) -> bool:
 
 
 def _with_lengths(node: Node) -> Node | None:
-    """Return a copy in which lengths that a run brings are some.
+    """Return a copy in which lengths that a run brings are some, but for those of vectors.
 
-    None where ranks are not known, or an input may hold what tells the shape, as lists of lengths.
+    These have to be those of some axes of others, as a bias; None where ranks are not known.
     """
     inputs: list[Value | None] = []
     for value in node.inputs:
         kind = None if value is None else value.type
         if value is None or value.constant is not None:
             inputs.append(None if value is None else Value(value.name, kind, value.constant))
-        elif not isinstance(kind, TensorType) or kind.shape is None or len(kind.shape) < 2:
+        elif not isinstance(kind, TensorType) or kind.shape is None:
             return None
+        elif len(kind.shape) < 2:
+            inputs.append(Value(value.name, kind))
         else:
             shape = [dim if isinstance(dim, int) else _SOME_LENGTH for dim in kind.shape]
             inputs.append(Value(value.name, TensorType(kind.dtype, tuple(shape))))
     outputs = [Value(value.name) for value in node.outputs]
     return Node(node.op_type, inputs, outputs, node.attributes, name=node.name, domain=node.domain)
+
+
+class _AskedContent(ShapeContent):
+    """Knows constants alone, and whether a rule has asked for what another input holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_asked = False
+
+    def _note_asked(self, node: Node, index: int) -> None:
+        value = node.input_at(index)
+        self.is_asked |= value is not None and value.constant is None
+
+    def of_input(self, node: Node, index: int) -> Lengths | None:
+        self._note_asked(node, index)
+        return super().of_input(node, index)
+
+    def numbers(self, node: Node, index: int) -> list[float] | None:
+        self._note_asked(node, index)
+        return super().numbers(node, index)
 
 
 def _has_known_shape(value: Value) -> bool:

@@ -35,7 +35,7 @@ def note(node: Node, builder: Notes) -> None:
 
 def registry_of(**options: Any) -> KernelRegistry[Notes]:
     registry: KernelRegistry[Notes] = KernelRegistry("TOY", "no_package", {}, FLOATS)
-    registry.kernel("ConvTranspose", "Relu", "Reshape", **options)(note)
+    registry.kernel("ConvTranspose", "Relu", "Reshape", "Resize", **options)(note)
     return registry
 
 
@@ -115,9 +115,9 @@ def test_a_result_whose_shape_no_rule_tells_is_refused(shape: Any) -> None:
     assert registry_of().find_refusal(node) is None
 
 
-def transposed(kind: TensorType, **attributes: Any) -> Node:
-    weights = Value("w", TensorType(DType.FLOAT32, (4, 3, 2, 2)))
-    node = Node("ConvTranspose", [Value("x", kind), weights], [Value("y")], attributes, name="up")
+def transposed(kind: TensorType, *more: Value, **attributes: Any) -> Node:
+    inputs = [Value("x", kind), Value("w", TensorType(DType.FLOAT32, (4, 3, 2, 2))), *more]
+    node = Node("ConvTranspose", inputs, [Value("y")], attributes, name="up")
     node.outputs[0].type = TensorType(DType.FLOAT32, (None, None, None, None))
     return node
 
@@ -132,6 +132,41 @@ def test_attributes_that_leave_a_shape_open_are_named_whatever_lengths_a_run_bri
         "its attributes (auto_pad, strides) leave open which shape 'y' has"
     )
     assert registry_of().find_refusal(transposed(kind, strides=[4, 4])) is None
+
+
+@pytest.mark.parametrize("bias", [(3,), ("m",), (None,)])
+@pytest.mark.parametrize("batch", [1, "n"])
+def test_a_bias_that_is_an_input_tells_no_shape(batch: Any, bias: Any) -> None:
+    kind = TensorType(DType.FLOAT32, (batch, 4, 9, 8))
+    given = Value("b", TensorType(DType.FLOAT32, bias))
+    node = transposed(kind, given, strides=[4, 4], auto_pad="SAME_UPPER")
+    assert "leave open which shape 'y' has" in str(registry_of().find_refusal(node))
+    assert registry_of().find_refusal(transposed(kind, given, strides=[4, 4])) is None
+
+
+@pytest.mark.parametrize("given", [DType.INT64, DType.FLOAT32])
+def test_a_vector_that_may_tell_the_shape_is_no_reason(given: DType) -> None:
+    """Reshape is told lengths, Resize factors; how many there are may be known or not."""
+    for op_type, index in (("Reshape", 1), ("Resize", 2)):
+        for length in (2, "k"):
+            inputs: list[Value | None] = [Value("x", TensorType(DType.FLOAT32, ("n", 3)))]
+            inputs += [None] * (index - 1)
+            inputs.append(Value("told", TensorType(given, (length,))))
+            node = Node(op_type, inputs, [Value("y")], name="n")
+            node.outputs[0].type = TensorType(DType.FLOAT32, (None, None))
+            assert registry_of().find_refusal(node) is None
+
+
+def test_an_output_that_attributes_leave_open_is_refused_when_its_plan_is_made() -> None:
+    node = transposed(
+        TensorType(DType.FLOAT32, (1, 4, 9, 8)), strides=[4, 4], auto_pad="SAME_LOWER"
+    )
+    graph = graph_of(node)
+    with pytest.raises(UnsupportedOpError, match="leave open which shape 'y' has") as raised:
+        registry_of().refuse_open_outputs(graph, "TOY.1")
+    assert (raised.value.node, raised.value.device) == ("up", "TOY.1")
+    node.outputs[0].type = TensorType(DType.FLOAT32, (1, 3, 36, 32))
+    registry_of().refuse_open_outputs(graph, "TOY.1")
 
 
 def test_lengths_of_a_run_that_may_contradict_each_other_are_no_refusal() -> None:

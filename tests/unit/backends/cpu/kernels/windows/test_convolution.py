@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from aioinfer.backends.cpu.kernels.windows.convolution_choice import is_slow
+from aioinfer.errors import UnsupportedOpError
 from aioinfer.runtime.graph import DType
 from exhaustive import drawn
 from unit.backends.cpu.comparing import BF16_BOUND, F32_BOUND, assert_same_as_reference, model_of
@@ -329,6 +330,27 @@ def test_what_cannot_be_convolved_is_refused_with_a_reason(core) -> None:
     model = model_of([helper.make_node("Conv", ["x", "w"], ["y"])], {"x": x}, constants={"w": w})
     result = core.query_network(model, "CPU")
     assert "spatial axes" in str(result)
+
+
+@pytest.mark.parametrize("channels", [3, "c"])
+def test_a_length_that_is_not_agreed_upon_is_no_matter_of_data(core, channels) -> None:
+    """A bias that is an input tells nothing; channels that a run brings are known when it comes."""
+    node = helper.make_node(
+        "ConvTranspose", ["x", "w", "b"], ["y"], name="up", auto_pad="SAME_UPPER", strides=[4, 4]
+    )
+    shapes = {"x": ["n", channels, 5, 5], "w": [3, 2, 3, 3], "b": [2]}
+    ports = [helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()]
+    made = [helper.make_tensor_value_info("y", 1, [None] * 4)]
+    graph = helper.make_graph([node], "g", ports, made)
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+    x = {"x": (1, 3, 5, 5), "w": (3, 2, 3, 3), "b": (2,)}
+    arrays = {name: np.ones(shape, np.float32) for name, shape in x.items()}
+    with pytest.raises(UnsupportedOpError, match="leave open which shape 'y' has") as raised:
+        core.load_network(proto, "CPU").create_infer_request().infer_sync(arrays)
+    assert raised.value.node == "up"
+    query = core.query_network(proto, "HETERO:CPU,REFERENCE")
+    if channels == 3:
+        assert query["up"].reason.startswith("on REFERENCE")
 
 
 def test_a_depthwise_convolution_of_one_axis_is_seen_as_one_of_two(core) -> None:
