@@ -84,6 +84,10 @@ NOT_FOR_A_PERCEPTRON = (
     *("backends.cpu.kernels.matrices.native", "backends.cpu.kernels.normalization"),
     *("backends.cpu.kernels.windows.convolution.", "backends.cpu.passes.int8"),
     *("backends.cpu.passes.packed_fusion", "backends.cpu.pieces.pieced_network"),
+    *(
+        f"backends.cpu.plans.native_bounds.{name}_bounds"
+        for name in ("int8", "ml", "packed", "recurrent", "row", "window")
+    ),
     *("backends.hetero", "backends.ort", "backends.reference", "runtime.blobs"),
     *("runtime.decompositions.", "runtime.interpretation", "runtime.network.staged_network"),
     *("runtime.onnx_native", "runtime.onnx_reader.conversion", "runtime.onnx_writer"),

@@ -10,20 +10,32 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from importlib import import_module
 
+from ....executors.late_imports import late_imports
 from ....runtime.graph.sym_int import has_sym_ints
-from .native_bounds.elementwise_bounds import ELEMENTWISE_RULES
-from .native_bounds.int8_bounds import INT8_RULES
-from .native_bounds.matrix_bounds import MATRIX_RULES
-from .native_bounds.ml_bounds import ML_RULES
-from .native_bounds.movement_bounds import MOVEMENT_RULES
-from .native_bounds.packed_bounds import PACKED_RULES
 from .native_bounds.reach import Reach, Rule
-from .native_bounds.recurrent_bounds import RECURRENT_RULES
-from .native_bounds.row_bounds import ROW_RULES
-from .native_bounds.window_bounds import WINDOW_RULES
 
-__all__ = ["reaches_of"]
+__all__ = ["FAMILIES", "INT8_KERNELS", "reaches_of"]
+
+FAMILIES = {
+    "elementwise_bounds": "float_elementwise integer_elementwise where",
+    "int8_bounds": "int8_depthwise int8_product int8_squares",
+    "matrix_bounds": "pair_distances small_matmul thin_matmul",
+    "ml_bounds": "tree_ensemble vote_by_pairs",
+    "movement_bounds": "copy fill gather resample sample_grid",
+    "packed_bounds": "order_rows packed_matmul packed_matmul_int8 quantize_rows unpack_weights",
+    "recurrent_bounds": "recurrent",
+    "row_bounds": (
+        "attention_probabilities dynamic_quantize find_extremes layer_norm look_up reduce "
+        "rms_norm select_top softmax"
+    ),
+    "window_bounds": "align_regions fold_columns pool",
+}
+"""The kernels that each module of ``native_bounds`` has rules for; it is imported for the first."""
+INT8_KERNELS = frozenset(FAMILIES["int8_bounds"].split())
+
+_FAMILY_OF = {kernel: family for family, kernels in FAMILIES.items() for kernel in kernels.split()}
 
 
 def reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
@@ -37,25 +49,20 @@ def reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
 
 
 def _reaches_of(kernel: str, parameters: tuple[int, ...]) -> list[Reach]:
-    if kernel not in _REACHES:
+    family = _FAMILY_OF.get(kernel)
+    if family is None:
         raise ValueError(f"there is no native kernel {kernel!r}")
     if not all(-(1 << 63) <= number < 1 << 63 for number in parameters):
         raise ValueError(f"{kernel!r} takes numbers of 64 bits")
-    return _REACHES[kernel](parameters)
+    return _rules_of(family)[kernel](parameters)
+
+
+@functools.cache
+def _rules_of(family: str) -> Mapping[str, Rule]:
+    with late_imports:
+        rules: Mapping[str, Rule] = import_module(f".native_bounds.{family}", __package__).RULES
+    return rules
 
 
 _known_reaches_of = functools.lru_cache(maxsize=1024)(_reaches_of)
 """A network's layers ask the same again and again."""
-
-
-_REACHES: Mapping[str, Rule] = {
-    **ELEMENTWISE_RULES,
-    **INT8_RULES,
-    **MATRIX_RULES,
-    **ML_RULES,
-    **MOVEMENT_RULES,
-    **PACKED_RULES,
-    **RECURRENT_RULES,
-    **ROW_RULES,
-    **WINDOW_RULES,
-}

@@ -13,10 +13,10 @@ from ctypes import c_uint
 
 import numpy as np
 
+from ....executors.late_imports import late_imports
 from ..onednn.bindings import ARG, Attributes, Descs, PrimitiveDesc
 from ..onednn.numbers import USE_GLOBAL_STATISTICS, USE_SCALE, USE_SHIFT
-from .kernel_bounds import reaches_of
-from .native_bounds.int8_bounds import INT8_RULES, has_places
+from .kernel_bounds import INT8_KERNELS, reaches_of
 from .operand_layout import Buffer, Operand
 
 __all__ = [
@@ -153,7 +153,7 @@ def native_writes(
         return operands[-1 - parameters[12] :]
     if kernel == "vote_by_pairs":
         return operands[-3:]
-    if kernel in INT8_RULES:  # the scratch, and the result
+    if kernel in INT8_KERNELS:  # the scratch, and the result
         return operands[-2:]
     return operands[-1:]
 
@@ -167,7 +167,13 @@ def find_wrong_places(
     kernel: str, operands: Sequence[Operand], parameters: Sequence[int]
 ) -> str | None:
     """Look at the content of ``native_places``, whose parameters are known to be right."""
-    for operand in native_places(kernel, operands):
+    places = native_places(kernel, operands)
+    if not places:
+        return None
+    with late_imports:
+        from .native_bounds.int8_bounds import has_places
+
+    for operand in places:
         array = operand.buffer.array
         if operand.buffer.kind != "constant" or array is None:
             return f"it goes by {operand.buffer}, which is no constant"

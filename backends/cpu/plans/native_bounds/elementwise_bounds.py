@@ -18,7 +18,7 @@ from .reach import (
     take,
 )
 
-__all__ = ["ELEMENTWISE_RULES", "FIRST_BINARY", "STEP_COUNTS"]
+__all__ = ["FIRST_BINARY", "RULES", "STEP_COUNTS"]
 
 _MAX_OPERANDS = 32
 FIRST_BINARY = {
@@ -64,7 +64,7 @@ def _where(parameters: Sequence[int]) -> list[Reach]:
     ]
 
 
-ELEMENTWISE_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "float_elementwise": lambda parameters: _elementwise("float_elementwise", parameters),
     "integer_elementwise": lambda parameters: _elementwise("integer_elementwise", parameters),
     "where": _where,

@@ -15,7 +15,7 @@ from ..elementwise_parameters import FLOAT_STEPS
 from ..int8_words import WORD_COUNT, Int8Words
 from .reach import FLOAT32, INT8, INT32, MOST_PARTS, UINT8, Reach, Rule, product, take
 
-__all__ = ["INT8_RULES", "has_places"]
+__all__ = ["RULES", "has_places"]
 
 _TYPES: Mapping[int, tuple[int, Collection[DType]]] = {
     DType.FLOAT32.value: (4, FLOAT32),
@@ -141,7 +141,7 @@ def _operands(
     ]
 
 
-INT8_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "int8_depthwise": _int8_depthwise,
     "int8_product": _int8_product,
     "int8_squares": _int8_squares,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .reach import FLOAT32, MOST_PARTS, Reach, Rule, product, strided, take
 
-__all__ = ["MATRIX_RULES"]
+__all__ = ["RULES"]
 
 
 def _small_matmul(parameters: Sequence[int]) -> list[Reach]:
@@ -42,7 +42,7 @@ def _thin_matmul(parameters: Sequence[int]) -> list[Reach]:
     return [(*reach, FLOAT32) for reach in (left, right, target)]
 
 
-MATRIX_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "pair_distances": _pair_distances,
     "small_matmul": _small_matmul,
     "thin_matmul": _thin_matmul,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .reach import FLOAT32, FLOAT64, INDEX_TYPES, INT32, UINT8, Reach, Rule, product, take
 
-__all__ = ["ML_RULES"]
+__all__ = ["RULES"]
 
 _MOST_TREE_NUMBERS, _SECOND = 1 << 30, 2
 _MOST_CLASSES = 1 << 16
@@ -61,7 +61,7 @@ def _vote_by_pairs(parameters: Sequence[int]) -> list[Reach]:
     ]
 
 
-ML_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "tree_ensemble": _tree_ensemble,
     "vote_by_pairs": _vote_by_pairs,
 }

@@ -17,7 +17,7 @@ from .reach import (
     take,
 )
 
-__all__ = ["MOVEMENT_RULES"]
+__all__ = ["RULES"]
 
 
 def _copy(parameters: Sequence[int]) -> list[Reach]:
@@ -70,7 +70,7 @@ def _resample(parameters: Sequence[int]) -> list[Reach]:
     ]
 
 
-MOVEMENT_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "copy": _copy,
     "fill": _fill,
     "gather": _gather,

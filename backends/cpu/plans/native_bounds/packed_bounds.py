@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .reach import FLOAT32, INT8, MOST_BYTES, MOST_PARTS, UINT8, Reach, Rule, product, take
 
-__all__ = ["PACKED_RULES"]
+__all__ = ["RULES"]
 
 
 def _packed_chunks(inner: int, length: int, bits: int) -> tuple[int, int, int, int]:
@@ -84,7 +84,7 @@ def _unpack_weights(parameters: Sequence[int]) -> list[Reach]:
     return [*_packed_weights(columns, blocks, row, has_zeros), (0, made, FLOAT32)]
 
 
-PACKED_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "order_rows": _order_rows,
     "packed_matmul": _packed_matmul,
     "packed_matmul_int8": _packed_matmul_int8,

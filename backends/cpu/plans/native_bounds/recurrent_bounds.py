@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .reach import FLOAT32, INT32, MOST_PARTS, Reach, Rule, product, strided, take
 
-__all__ = ["RECURRENT_RULES"]
+__all__ = ["RULES"]
 
 _RECURRENT_GATES, _RECURRENT_SLOTS = (4, 3, 3, 1, 1, 1), (3, 4, 2, 2, 2, 2)
 _RECURRENT_BLOCK, _LATE_GRU = 16, 2
@@ -52,6 +52,6 @@ def _recurrent(parameters: Sequence[int]) -> list[Reach]:
     return found
 
 
-RECURRENT_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "recurrent": _recurrent,
 }

@@ -19,7 +19,7 @@ from .reach import (
     take,
 )
 
-__all__ = ["ROW_RULES"]
+__all__ = ["RULES"]
 
 _REDUCTION_COUNT = 10
 _BYTES = UINT8 | INT8
@@ -114,7 +114,7 @@ def _look_up(parameters: Sequence[int]) -> list[Reach]:
     return [(0, product(count), _BYTES), (0, 256, _BYTES), (0, count, _BYTES)]
 
 
-ROW_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "attention_probabilities": _attention_probabilities,
     "dynamic_quantize": _dynamic_quantize,
     "find_extremes": _find_extremes,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from .reach import FLOAT32, INDEX_TYPES, MOST_BYTES, Reach, Rule, element_type, product, take
 
-__all__ = ["WINDOW_RULES"]
+__all__ = ["RULES"]
 
 
 def _align_regions(parameters: Sequence[int]) -> list[Reach]:
@@ -62,7 +62,7 @@ def _pool_axes(words: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield length, count
 
 
-WINDOW_RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Rule] = {
     "align_regions": _align_regions,
     "fold_columns": _fold_columns,
     "pool": _pool,

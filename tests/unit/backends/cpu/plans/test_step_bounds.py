@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,8 @@ from aioinfer import Core
 from aioinfer.backends.cpu.kernels.matrices.matmul import matmul
 from aioinfer.backends.cpu.native.step_runner import KIND_END, double_bits, step_runner
 from aioinfer.backends.cpu.onednn.bindings import OneDnnError, open_engine
-from aioinfer.backends.cpu.plans.kernel_bounds import reaches_of
+from aioinfer.backends.cpu.plans import native_bounds
+from aioinfer.backends.cpu.plans.kernel_bounds import FAMILIES, reaches_of
 from aioinfer.backends.cpu.plans.operand_layout import Buffer, Layout, Operand
 from aioinfer.backends.cpu.plans.packed_weights import WeightStore
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
@@ -180,6 +183,15 @@ def operands_of(kinds: Operands, short: int | None = None) -> list[Operand]:
         layout = Layout.plain(shape, dtype)
         found.append(Operand(Buffer("arena", layout.size_bytes - (index == short)), layout))
     return found
+
+
+def test_the_table_says_which_kernels_a_module_has_rules_for() -> None:
+    folder = Path(str(native_bounds.__file__)).parent
+    modules = {file.stem for file in folder.glob("*_bounds.py")}
+    found = {
+        name: sorted(import_module(f"{native_bounds.__name__}.{name}").RULES) for name in modules
+    }
+    assert {name: kernels.split() for name, kernels in FAMILIES.items()} == found
 
 
 def test_every_native_kernel_has_a_call_here() -> None:
