@@ -9,9 +9,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
-from ...errors import DeviceError, PropertyError, nearest
+from ...errors import PropertyError, nearest
 from ...executors import StreamsConfig, TimerHandle, hand_over, hop
-from ...executors.shortage import start_thread
 from ...runtime.blobs.writer import BlobWriter
 from ...runtime.devices.device_failure import Verdict, verdict_on
 from ...runtime.devices.device_name import parse_device
@@ -382,13 +381,5 @@ class MultiNetwork(ReplicatedNetwork):
 def _close_member(member: Member) -> None:
     """Close a device's network; if the device does not heed a Stop, when it has ended by itself."""
     network = member.network
-    if network.close(timeout_s=PROBE_END_S if member.is_tried else None):
-        return
-    name = f"aioinfer.MULTI.{member.name}"
-    closer = threading.Thread(target=network.close, name=name, daemon=True)
-    try:
-        start_thread(closer)
-    except DeviceError as error:
-        _log.warning("%r keeps %s until the process ends: %s", network, member.name, error)
-    else:
+    if not network.close(timeout_s=PROBE_END_S if member.is_tried else None):
         _log.warning("%r is closed when %s has ended what it is tried with", network, member.name)

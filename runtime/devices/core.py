@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from time import monotonic
@@ -51,6 +52,7 @@ class Core(Closing):
     def __init__(self) -> None:
         self._process = ProcessMark()
         self._executors = ExecutorManager()
+        self._closer = threading.RLock()
         self._registry = PluginRegistry(self)
         self._devices = DeviceLookup(self._registry, self._process)
         self._networks = OpenNetworks()
@@ -336,9 +338,9 @@ class Core(Closing):
         """Close its networks, executors and plugins; twice is fine.
 
         Runs under way finish, or end with ClosedError if ``drain`` is false. Blocks, at most
-        ``timeout_s`` for the runs; False says that some were still on their devices then, and the
-        next close goes on. Raises PropertyError for a negative ``timeout_s``, and RequestStateError
-        on one of aioinfer's own threads.
+        ``timeout_s`` for the runs; False says that some were still on their devices then: a thread
+        goes on when these have ended, and a next close waits for that. Raises PropertyError for a
+        negative ``timeout_s``, and RequestStateError on one of aioinfer's own threads.
         """
         refuse_own_thread("close")
         check_timeout(timeout_s, {})
@@ -354,9 +356,11 @@ class Core(Closing):
             left_s = None if give_up_at is None else max(0.0, give_up_at - monotonic())
             is_done = network.close(timeout_s=left_s) and is_done
         if not is_done:
+            self._close_later("Core")
             return False
-        self._executors.close()
-        self._registry.close()
+        with self._closer:  # a second caller returns when the first is done
+            self._executors.close()
+            self._registry.close()
         return True
 
     def __reduce__(self) -> NoReturn:

@@ -373,9 +373,9 @@ class CompiledNetwork(Closing):
 
         With ``drain`` false, runs end with ClosedError as soon as their device can stop; a warm-up
         does so in any case. Blocks, at most ``timeout_s``; False says that the device was still in
-        use then, which is given back by the next close that waits long enough. Raises
-        PropertyError for a negative ``timeout_s``, and RequestStateError on one of aioinfer's own
-        threads (as in a callback). On an event loop use ``await aclose()``.
+        use then: a thread gives it back when what holds it has ended, and a next close waits for
+        that. Raises PropertyError for a negative ``timeout_s``, and RequestStateError on one of
+        aioinfer's own threads (as in a callback). On an event loop use ``await aclose()``.
         """
         refuse_own_thread("close", **self.admission.where)
         check_timeout(timeout_s, self.admission.where)
@@ -393,6 +393,7 @@ class CompiledNetwork(Closing):
             else min(max(0.0, give_up_at - monotonic()), threading.TIMEOUT_MAX)
         ):
             _log.info("network %r is closed with its device still in use", self.name)
+            self._close_later(self.name)
             return False
         try:  # a second caller returns when the first is done
             if not self._is_released:

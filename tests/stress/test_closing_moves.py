@@ -154,7 +154,8 @@ def test_networks_that_are_closed_meanwhile_settle_every_run_once(
         assert seen["finished"]
         assert seen["closed"]
     names = [thread.name for thread in threading.enumerate()]
-    assert not [name for name in names if name.startswith(("aioinfer.AUTO", "aioinfer.MULTI"))]
+    own = ("aioinfer.AUTO", "aioinfer.MULTI", "aioinfer.close")
+    assert not [name for name in names if name.startswith(own)]
 
 
 def ask_and_close(

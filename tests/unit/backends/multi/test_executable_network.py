@@ -306,8 +306,8 @@ def test_a_device_that_hangs_when_it_is_tried_holds_no_close_up(
         inner = weakref.ref(network.members[0].network)
         del mock[0].loaded[:], mock[1].loaded[:]
         assert network.close(timeout_s=WAIT_S)
-        closers = [item for item in threading.enumerate() if "aioinfer.MULTI." in item.name]
-        assert [closer.name for closer in closers] == ["aioinfer.MULTI.MOCK.0"]
+        closers = [item for item in threading.enumerate() if "aioinfer.close." in item.name]
+        assert [closer.name for closer in closers] == [f"aioinfer.close.{network.name}"]
         mock[0].held.release()
         closers[0].join(WAIT_S)
         assert not closers[0].is_alive()
@@ -328,7 +328,7 @@ def test_a_device_that_heeds_a_stop_is_closed_with_the_network(
     assert network.close(timeout_s=WAIT_S)
     assert isinstance(network, MultiNetwork)
     assert all(part.is_closed for part in network.networks)
-    assert not any("aioinfer.MULTI." in item.name for item in threading.enumerate())
+    assert not any("aioinfer.close." in item.name for item in threading.enumerate())
 
 
 def test_nothing_is_set_to_happen_after_a_close(core: aioinfer.Core, mock: MockDevices) -> None:

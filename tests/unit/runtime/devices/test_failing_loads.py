@@ -227,6 +227,48 @@ def test_what_a_core_has_closed_is_given_back_while_another_network_is_in_use(
     assert core.executors.executor_count == 0
 
 
+@pytest.mark.parametrize("what", ["network", "core"])
+def test_what_a_close_has_not_waited_for_is_given_back_when_it_has_ended(
+    held: tuple[aioinfer.Core, Any, threading.Event], what: str
+) -> None:
+    core, idle, may_go = held
+    (busy,) = [item for item in core._networks.shown() if item is not idle]
+    closed, lent_count = busy if what == "network" else core, core.executors.executor_count
+    plugin = core.plugin_of("REFERENCE")
+    assert not closed.close(timeout_s=0)
+    assert not closed.close(timeout_s=0)
+    closers = [item for item in threading.enumerate() if item.name.startswith("aioinfer.close.")]
+    assert len(closers) == (1 if what == "network" else 2)
+    assert names_of_threads("REFERENCE")
+    may_go.set()
+    for closer in closers:
+        closer.join(WAIT_S)
+    assert not names_of_threads("REFERENCE")
+    assert not names_of_threads("callbacks.")
+    own_count = 2  # streams and callbacks: both networks compile on one executor
+    assert core.executors.executor_count == (lent_count - own_count if what == "network" else 0)
+    if what == "core":
+        with pytest.raises(ClosedError):
+            _ = plugin.core.plugin_names
+
+
+def test_a_thread_that_cannot_be_had_leaves_the_rest_to_the_next_close(
+    held: tuple[aioinfer.Core, Any, threading.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, _, may_go = held
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert not core.close(timeout_s=0)
+    assert names_of_threads("REFERENCE")
+    may_go.set()
+    assert core.close()
+    assert not names_of_threads("REFERENCE")
+
+
 def test_a_close_that_drains_gives_idle_networks_back_first(
     held: tuple[aioinfer.Core, Any, threading.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
