@@ -91,7 +91,7 @@ def has_kernel(inner: int, length: int, bits: int) -> bool:
 
 
 def _has_int8_kernel(inner: int, length: int, bits: int) -> bool:
-    return bits == 4 and not (inner % 64 or length % 32 or inner % length)
+    return not (inner % (256 // bits) or length % 32 or inner % length)
 
 
 def _of_bits(node: Node) -> GraphPatch | None:

@@ -59,8 +59,8 @@ def lower_packed_matmul(node: Node, builder: PlanBuilder) -> None:
     packed = [builder.plain(value) for value in (weights, scales, zeros) if value is not None]
     others = [] if bias is None else [builder.plain(bias)]
     if rows <= MOST_ROWS and node.attributes.get("takes_int8", 0):
-        stored = _stored(builder, data, rows, inner)
-        words = (rows, inner, columns, length, zeros is not None, bias is not None)
+        stored = _stored(builder, data, rows, inner, bits)
+        words = (rows, inner, columns, length, bits, zeros is not None, bias is not None)
         parts = _parts(builder, inner * columns)
         builder.native("packed_matmul_int8", [*stored, *packed, *others, made], (*words, parts))
         return
@@ -89,15 +89,18 @@ def _ordered(builder: PlanBuilder, data: Value, rows: int, inner: int, bits: int
     return made
 
 
-def _stored(builder: PlanBuilder, data: Value, rows: int, inner: int) -> list[Operand]:
-    """Emit what stores rows in 8 bits, by a scale for each 32 numbers, with the sums of these."""
+def _stored(builder: PlanBuilder, data: Value, rows: int, inner: int, bits: int) -> list[Operand]:
+    """Emit what stores rows in 8 bits, by a scale for each 32 numbers, with the sums of these.
+
+    Their order is that of weights of ``bits``.
+    """
     blocks = Layout.plain((rows, inner // 32), DType.FLOAT32)
     made = [
         builder.temporary(layout)
         for layout in (Layout.plain((rows, inner), DType.INT8), blocks, blocks)
     ]
     operands = (builder.plain(data, DType.FLOAT32), *made)
-    builder.native("quantize_rows", operands, (rows, inner, _parts(builder, rows * inner)))
+    builder.native("quantize_rows", operands, (rows, inner, bits, _parts(builder, rows * inner)))
     return made
 
 

@@ -1,4 +1,4 @@
-"""Weights of 4 and 8 bits, read as they are packed (native_packed.c, native_packed_int8.c)."""
+"""Weights of 4 and 8 bits, read as they are packed (native/packed/)."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ def _packed_matmul(parameters: Sequence[int]) -> list[Reach]:
     return [(0, data, FLOAT32), *weights, *bias, (0, made, FLOAT32)]
 
 
-def _stored_rows(rows: int, inner: int) -> list[Reach]:
-    if inner < 1 or inner % 64:
-        raise ValueError(f"rows of {inner} numbers are no whole chunks")
+def _stored_rows(rows: int, inner: int, bits: int) -> list[Reach]:
+    if bits not in (4, 8) or inner < 1 or inner % (256 // bits):
+        raise ValueError(f"rows of {inner} numbers for {bits} bits are no whole chunks")
     blocks = (0, product(rows, inner // 32, 4), FLOAT32)
     return [(0, product(rows, inner), INT8), blocks, blocks]
 
 
 def _quantize_rows(parameters: Sequence[int]) -> list[Reach]:
-    rows, inner, parts = take(parameters, 3)
+    rows, inner, bits, parts = take(parameters, 4)
     if not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"{parts} parts")
-    return [(0, product(rows, inner, 4), FLOAT32), *_stored_rows(rows, inner)]
+    return [(0, product(rows, inner, 4), FLOAT32), *_stored_rows(rows, inner, bits)]
 
 
 def _packed_matmul_int8(parameters: Sequence[int]) -> list[Reach]:
-    rows, inner, columns, length, has_zeros, has_bias, parts = take(parameters, 7)
+    rows, inner, columns, length, bits, has_zeros, has_bias, parts = take(parameters, 8)
     if has_bias not in (0, 1) or not 1 <= parts <= MOST_PARTS:
         raise ValueError(f"{has_bias} biases in {parts} parts")
     if length < 32 or length % 32 or inner % length:
         raise ValueError(f"blocks of {length} numbers in rows of {inner}")
-    stored = _stored_rows(rows, inner)
-    weights = _packed_weights(columns, inner // length, inner // 2, has_zeros)
+    stored = _stored_rows(rows, inner, bits)
+    weights = _packed_weights(columns, inner // length, inner * bits // 8, has_zeros)
     bias: list[Reach] = [(0, product(columns, 4), FLOAT32)] * has_bias
     return [*stored, *weights, *bias, (0, product(rows, columns, 4), FLOAT32)]
 

@@ -98,14 +98,14 @@ CALLS: dict[str, tuple[Operands, list[int]]] = {
     ),
     "quantize_rows": (
         [(F32, (3, 128)), (I8, (3, 128)), (F32, (3, 4)), (F32, (3, 4))],
-        [3, 128, 1],
+        [3, 128, 4, 1],
     ),
     "packed_matmul_int8": (
         [
             *[(I8, (3, 128)), (F32, (3, 4)), (F32, (3, 4)), (U8, (5, 64)), (F32, (5, 2))],
             *[(I8, (5, 2)), (F32, (5,)), (F32, (3, 5))],
         ],
-        [3, 128, 5, 64, 1, 1, 1],
+        [3, 128, 5, 64, 4, 1, 1, 1],
     ),
     "int8_product": (  # 3 x 3 of 6 channels in two groups to 40, with a sum in between
         [

@@ -351,13 +351,17 @@ def rounded(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("has_zeros", [False, True])
 @pytest.mark.parametrize(
     ("inner", "length"),
-    [(64, 32), (64, 64), (320, 32), (576, 64), (768, 192), (1024, 128), (1024, 256), (1536, 512)],
+    [
+        *[(64, 32), (64, 64), (320, 32), (576, 64), (768, 192), (1024, 128), (1024, 256)],
+        *[(1536, 512), (2304, 256), (3072, 1024)],
+    ],
 )
+@pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("rows", [1, 3, MOST_ROWS])
 def test_data_are_rounded_to_8_bits_where_the_model_allows_it(
-    core: aioinfer.Core, inner: int, length: int, has_zeros: bool, rows: int
+    core: aioinfer.Core, inner: int, length: int, has_zeros: bool, rows: int, bits: int
 ) -> None:
-    shape = {"bits": 4, "length": length, "has_zeros": has_zeros, "has_bias": True, "rows": rows}
+    shape = {"bits": bits, "length": length, "has_zeros": has_zeros, "has_bias": True, "rows": rows}
     x = data(rows, inner)
     x[:, 32:40] = 0.0
     model = bits_model(inner, 45, level=4, **shape)
@@ -379,7 +383,14 @@ def test_rounded_data_are_as_near_as_those_of_onnxruntime(core: aioinfer.Core) -
 
 @pytest.mark.parametrize(
     ("inner", "length", "bits", "level"),
-    [(96, 32, 4, 4), (128, 16, 4, 4), (128, 32, 8, 4), (128, 32, 4, 1), (100, 128, 4, 4)],
+    [
+        (96, 32, 4, 4),
+        (128, 16, 4, 4),
+        (128, 16, 8, 4),
+        (128, 32, 8, 1),
+        (128, 32, 4, 1),
+        (100, 128, 4, 4),
+    ],
 )
 def test_data_stay_in_float32_otherwise(
     core: aioinfer.Core, inner: int, length: int, bits: int, level: int

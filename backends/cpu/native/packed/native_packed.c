@@ -11,9 +11,9 @@
  */
 #include <string.h>
 
-#include "avx2.h"
-#include "steps.h"
-#include "vector_math.h"
+#include "../avx2.h"
+#include "../steps.h"
+#include "../vector_math.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("fp-contract=fast") /* a column is a chain of multiply-adds */
