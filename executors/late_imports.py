@@ -1,10 +1,11 @@
-"""Imports that calls make: a fork waits until those that are under way have ended.
+"""Imports that calls make, and starts of devices: a fork waits for those that are under way.
 
 Theory of operation. Python holds a lock of a module while that is imported, and renews none in a
 child: one that is forked meanwhile finds it held for ever, by a thread that it has not. So what a
-call imports, it imports within ``late_imports``, and a fork waits while a thread is within. Threads
-that import do not wait for each other here, as Python's own locks see to that, and a fork waits for
-no import that its own thread has under way: that goes on in the child.
+call imports, it imports within ``late_imports``, and a fork waits while a thread is within. So it
+is with a device that starts: what that opens once for the process lies behind locks, too. Threads
+within do not wait for each other here, as other locks see to that, and a fork waits for nothing
+that its own thread has under way: that goes on in the child.
 
 A thread that imports must not wait for one that forks. It may for the lock of ``logging``, which a
 fork holds, too: handlers run in the order that is opposite to that of their registration, so that
@@ -28,7 +29,10 @@ _log = logging.getLogger("aioinfer")
 
 
 class LateImports:
-    """A ``with`` block around imports; any number of threads may be inside, and inside twice."""
+    """A ``with`` block around imports; any number of threads may be inside, and inside twice.
+
+    What is inside waits for no thread that may fork.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # of a signal handler, too, which may import or fork
@@ -65,8 +69,8 @@ class LateImports:
             while self._depths.keys() - {threading.get_ident()}:
                 if not self._changed.wait(max(0.0, give_up_at - monotonic())):
                     _log.warning(
-                        "a fork goes on after %g s amid an import that has not ended: its child "
-                        "may wait for that module for ever",
+                        "a fork goes on after %g s amid an import, or a device's start, that has "
+                        "not ended: its child may wait for that for ever",
                         PATIENCE_S,
                     )
                     break

@@ -140,7 +140,8 @@ class PluginRegistry:
 
     def _make(self, name: str, entry: _Entry) -> None:
         try:
-            made = entry.load()(self._core, name)
+            with late_imports:  # it opens libraries, under locks of the process
+                made = entry.load()(self._core, name)
             if not isinstance(made, Plugin):
                 raise DeviceError(
                     f"what is registered made a {type(made).__name__}, and an aioinfer.Plugin is "

@@ -228,6 +228,7 @@ class Engine:
         _declare(self.library)
         made = c_void_p()
         self.check("dnnl_engine_create", byref(made), c_int(1), c_size_t(0))
+        self.library.dnnl_get_effective_cpu_isa()  # whose first call has others wait for it
         self._as_parameter_ = made
 
     def check(self, call: str, *arguments: Any) -> None:

@@ -105,6 +105,31 @@ def test_a_child_may_import_and_fork_in_its_turn(tmp_path: Path) -> None:
 
 
 @FORK
+def test_a_child_starts_a_device_that_its_parent_had_under_way(tmp_path: Path) -> None:
+    run(
+        """
+        from aioinfer.backends.reference.plugin import ReferencePlugin
+        lock = threading.Lock()  # of what there is once in the process
+
+        class Slow(ReferencePlugin):
+            def __init__(self, core, name):
+                with lock:
+                    gate.is_under_way.set()
+                    assert gate.may_end.wait(20)
+                super().__init__(core, name)
+
+        def load():
+            with aioinfer.Core() as core:
+                core.register_plugin("SLOW", Slow)
+                core.plugin_of("SLOW")
+
+        fork_beside(load, load)
+        """,
+        tmp_path,
+    )
+
+
+@FORK
 def test_an_import_that_forks_itself_goes_on_in_the_child(tmp_path: Path) -> None:
     run(
         """
@@ -170,7 +195,7 @@ def test_a_fork_waits_for_no_import_that_does_not_end(tmp_path: Path) -> None:
         """,
         tmp_path,
     )
-    assert told.count("a fork goes on after 0.05 s amid an import that has not ended") == 1
+    assert told.count("a fork goes on after 0.05 s amid an import, or a device's start, that") == 1
 
 
 def test_threads_that_import_do_not_wait_for_each_other() -> None:
