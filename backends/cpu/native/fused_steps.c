@@ -127,7 +127,7 @@ int float_step(int64_t number, float *out, const float *in, const float *other, 
         UNARY(35, x / (1.0f + fabsf(x)));
         UNARY(36, (x < 0.0f ? 0.0f : x) + (x < 0.0f ? a * (fast_exp(x / a) - 1.0f) : 0.0f));
         UNARY(37, b * fast_elu(x, a));
-        UNARY(38, x > a ? x : 0.0f);
+        UNARY(38, x > a ? x : b); /* so is NaN */
         UNARY(39, shrunk(x, a, b));
         UNARY(40, x != x);
         UNARY(41, is_infinite(x, a, b));

@@ -125,7 +125,8 @@ static void find_loading_steps(struct group *group)
         group->loading_steps = index + 1;
 }
 
-/* Find those that the result is stored with: by a number, rounded, plus a number, bounded. */
+/* Find those that the result is stored with: by a number, rounded, plus a number, bounded; and
+ * whether NaN is made the lower bound before, as its cast leaves 0 of it. */
 static void find_storing_steps(struct group *group)
 {
     const int64_t *operand = operand_of(group, group->operand_count - 1), *words;
@@ -138,6 +139,9 @@ static void find_storing_steps(struct group *group)
     words = step_of(group, index);
     found->low = float_of_double_bits(words[2]);
     found->high = float_of_double_bits(words[3]);
+    found->nan_is_low = is_step(group, index - 1, FLOAT_STEP_THRESHOLDED)
+                        && words[2 - 4] == words[2] && words[3 - 4] == words[2];
+    index -= found->nan_is_low;
     if (is_by_number(group, index - 1, FLOAT_STEP_ADD, &found->zero))
         index--;
     if (index - 2 >= group->loading_steps && is_step(group, index - 1, FLOAT_STEP_ROUND)

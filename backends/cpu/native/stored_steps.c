@@ -13,11 +13,13 @@
     }                                                                                             \
                                                                                                   \
     INLINE void quantize_##type(type *restrict row, const float *restrict numbers, int64_t count, \
-                                struct quantization by)                                           \
+                                struct quantization by, int nan_is_low)                           \
     {                                                                                             \
         for (int64_t index = 0; index < count; index++) {                                         \
             float number = rintf(numbers[index] / by.scale) + by.zero;                            \
-            row[index] = (type)int32_of_float(kept_between(number, by.low, by.high));                  \
+            if (nan_is_low)                                                                       \
+                number = number > by.low ? number : by.low;                                       \
+            row[index] = (type)int32_of_float(kept_between(number, by.low, by.high));             \
         }                                                                                         \
     }
 
@@ -39,9 +41,11 @@ void quantize_row(char *row, const float *numbers, int64_t count, int64_t elemen
                   struct quantization by)
 {
     if (element == ELEMENT_U8)
-        quantize_uint8_t((uint8_t *)row, numbers, count, by);
+        quantize_uint8_t((uint8_t *)row, numbers, count, by, 0); /* the cast of NaN is 0, too */
+    else if (by.nan_is_low)
+        quantize_int8_t((int8_t *)row, numbers, count, by, 1);
     else
-        quantize_int8_t((int8_t *)row, numbers, count, by);
+        quantize_int8_t((int8_t *)row, numbers, count, by, 0);
 }
 
 INLINE void round_each(float *out, const float *in, int64_t count, struct rounding by,

@@ -12,9 +12,11 @@ struct dequantization {
     float zero, scale;
 };
 
-/* A number by a scale, rounded, plus a zero point, kept between bounds. */
+/* A number by a scale, rounded, plus a zero point, kept between bounds; NaN is `low` where
+ * `nan_is_low`, else 0. */
 struct quantization {
     float scale, zero, low, high;
+    int nan_is_low;
 };
 
 /* A number times a factor, or by a divisor if that is not 0; bounded, rounded, times a scale, plus a

@@ -87,7 +87,7 @@ def plan_passes(
     """
     cache = ConstantCache() if cache is None else cache
     passes: tuple[Pass, ...] = (
-        *(_int8_passes(cache, has_native_int8) if has_int8 else ()),
+        *(_int8_passes(cache, has_native_int8, keep_nan) if has_int8 else ()),
         _own("rounding_fusion:RoundingFusion", "rounding fusion", "QuantizeLinear"),
         _own(
             "distance_fusion:DistanceFusion", "distance fusion", "ReduceL1 ReduceL2 ReduceSumSquare"
@@ -120,13 +120,19 @@ def plan_passes(
     return _enabled(passes, disabled)
 
 
-def _int8_passes(cache: ConstantCache, has_native_int8: bool) -> tuple[Pass, ...]:
+def _int8_passes(cache: ConstantCache, has_native_int8: bool, keep_nan: bool) -> tuple[Pass, ...]:
     suits = suits_native_kernels if has_native_int8 else suits_int8
     stored = "DequantizeLinear"
     return (
         _own("int8_fusion:Int8Fusion", INT8_FUSION, stored, cache, suits),
         _own("stored_rows:StoredRows", "stored rows", stored),
-        _own("int8_dynamic_fusion:Int8DynamicFusion", "dynamic int8 fusion", stored, cache),
+        _own(
+            "int8_dynamic_fusion:Int8DynamicFusion",
+            "dynamic int8 fusion",
+            stored,
+            cache,
+            keep_nan=keep_nan,
+        ),
         _own("int8_movement:Int8Movement", "int8 movement", "QuantizeLinear"),
         _own("int8_tables:Int8Tables", "int8 tables", "QuantizeLinear"),
     )

@@ -65,7 +65,8 @@ class EpilogueFusion(Pass):
 
     def _is_left(self, node: Node, step: PostOp) -> bool:
         is_slow = step.name in self._slow and node.op_type in (*_MATMULS, "ConvTranspose")
-        return is_slow or (self._keep_nan and loses_nan(step))
+        loses = loses_nan(step) or (step.name == "sigmoid" and node.op_type == "ConvTranspose")
+        return is_slow or (self._keep_nan and loses)
 
 
 class _Epilogue(NamedTuple):

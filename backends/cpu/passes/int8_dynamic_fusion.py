@@ -6,7 +6,7 @@ column, times scale and zero point of the data. The matmul itself is that of ``i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.rewriting.matching import commuted, dtype_of, is_standard
-from ..onednn.post_ops import CPU_DOMAIN
+from ..onednn.post_ops import CPU_DOMAIN, PostOp, loses_nan
 from .elementwise_steps import MAX_POST_OPS
 from .int8_epilogue import Int8Epilogue, activated, next_of, tidied
 from .int8_fusion import (
@@ -38,7 +38,8 @@ class Int8DynamicFusion(Pass):
     """Make ``Int8MatMul`` of matmuls whose data DynamicQuantizeLinear, or a caller, has stored.
 
     A bias and activations behind it become part of it; the result is float32. ``cache`` keeps what
-    is computed of constants, once for all plans.
+    is computed of constants, once for all plans. Data with a NaN have a scale that is none: with
+    ``keep_nan``, steps in which oneDNN loses it are left to others.
     """
 
     name = "dynamic int8 fusion"
@@ -46,19 +47,25 @@ class Int8DynamicFusion(Pass):
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
     wanted_ops = frozenset({"DequantizeLinear"})
 
-    def __init__(self, cache: ConstantCache) -> None:
-        self._cache = cache
+    def __init__(self, cache: ConstantCache, *, keep_nan: bool = False) -> None:
+        self._cache, self._is_left = cache, loses_nan if keep_nan else _is_none
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):
             if node.graph is not graph or not is_standard(node, "Gemm", "MatMul"):
                 continue
-            patch = _patch(node, self._cache)
+            patch = _patch(node, self._cache, self._is_left)
             if patch is not None:
                 yield patch
 
 
-def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
+def _is_none(_step: PostOp) -> bool:
+    return False
+
+
+def _patch(
+    node: Node, cache: ConstantCache, is_left: Callable[[PostOp], bool]
+) -> GraphPatch | None:
     source, weights = dynamically_dequantized(node.inputs[0]), weights_of(node)
     if source is None or weights is None or not is_plain(node):
         return None
@@ -75,7 +82,7 @@ def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
     found = Int8Epilogue((node,))
     if bias is None:
         found, bias = _biased(found, channels)
-    longer = activated(found)
+    longer = activated(found, is_left)
     steps = tidied(longer.steps, None)
     if len(steps) > MAX_POST_OPS:
         longer, steps = found, ()

@@ -1,7 +1,8 @@
 """What follows an int8 Conv, Gemm or MatMul, as steps that oneDNN applies to its sums. Pure.
 
 From the matmul or convolution one walks forward as long as the result so far has one user.
-Activations are steps as they are. A QuantizeLinear ends the walk, unless what it stores is
+Activations are steps as they are, where they make numbers of numbers: oneDNN stores NaN at the
+other end of int8 than QuantizeLinear does. A QuantizeLinear ends the walk, unless what it stores is
 dequantised for one elementwise node after another and stored again: then it becomes the steps that
 it is made of, so that the sum of a residual block needs no pass over memory of its own, and comes
 to the numbers that the file's nodes come to.
@@ -10,7 +11,7 @@ to the numbers that the file's nodes come to.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ....runtime.graph import Node, Value
@@ -25,6 +26,9 @@ __all__ = ["Int8Epilogue", "activated", "follow", "next_of", "quantizing", "sum_
 
 _MOST_STEPS = MAX_POST_OPS + 2
 """The first and the last may become part of scales and shifts."""
+
+_LEAVING_NUMBERS = frozenset({"exp", "log", "pow", "sqrt", "square"})
+"""What makes NaN of a number, or infinities that others make NaN of."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Int8Epilogue:
 
 def follow(node: Node) -> Int8Epilogue:
     """Walk forward from a matmul, as far as its sums can be brought."""
-    found = activated(Int8Epilogue((node,)))
+    found = activated(Int8Epilogue((node,)), _leaves_numbers)
     user = next_of(found)
     stored = None if user is None else _stored_by(user, found.result)
     if user is None or stored is None:
@@ -126,7 +130,7 @@ def _longer(first: Int8Epilogue) -> Int8Epilogue | None:
     back = PostOp.unary("linear", scale, -zero * scale)
     steps = (*first.steps, *quantizing(first.stored), back)
     found = _added(replace(first, nodes=(*first.nodes, again), steps=steps, stored=None))
-    found = activated(found)
+    found = activated(found, _leaves_numbers)
     user = next_of(found)
     stored = None if user is None else _stored_by(user, found.result)
     if user is None or stored is None:
@@ -149,17 +153,23 @@ def _added(found: Int8Epilogue) -> Int8Epilogue:
     return replace(found, nodes=(*found.nodes, user), steps=steps, operands=operands)
 
 
-def activated(found: Int8Epilogue) -> Int8Epilogue:
-    """Take steps without operands as long as they follow."""
+def activated(found: Int8Epilogue, is_left: Callable[[PostOp], bool]) -> Int8Epilogue:
+    """Take steps without operands as long as they follow, and of no node one that ``is_left``."""
     while (user := next_of(found)) is not None:
         steps = steps_of(user, found.result)
         if steps is None or steps.operands or len(user.outputs) != 1:
+            break
+        if any(map(is_left, steps.post_ops)):
             break
         longer = (*found.steps, *steps.post_ops)
         if len(longer) > _MOST_STEPS:
             break
         found = replace(found, nodes=(*found.nodes, user), steps=longer)
     return found
+
+
+def _leaves_numbers(step: PostOp) -> bool:
+    return step.name in _LEAVING_NUMBERS
 
 
 def _stored_by(user: Node, value: Value) -> Quantization | None:

@@ -49,7 +49,10 @@ def lower_dequantize(node: Node, builder: PlanBuilder) -> None:
 
 @kernel("QuantizeLinear", dtypes=FLOATS | {DType.INT32}, refuses=_refuses)
 def lower_quantize(node: Node, builder: PlanBuilder) -> None:
-    """Lower round(x / scale) + zero point, kept in the range of the result's type."""
+    """Lower round(x / scale) + zero point, kept in the range of the result's type.
+
+    NaN is stored as the least number of it.
+    """
     source, scale, zero = [*node.inputs, None][:3]
     assert source is not None
     assert scale is not None
@@ -58,7 +61,10 @@ def lower_quantize(node: Node, builder: PlanBuilder) -> None:
     if zero is not None:
         others.append(_along(node, builder, zero))
         steps.append(PostOp.binary("add", 2))
-    steps.append(PostOp.unary("clip", *_RANGES[builder.dtype(node.outputs[0])]))
+    low, high = map(float, _RANGES[builder.dtype(node.outputs[0])])
+    if low < 0.0:  # else the cast makes 0 of NaN
+        steps.append(PostOp("thresholded", low, low))
+    steps.append(PostOp.unary("clip", low, high))
     lower_elementwise(builder, [source], node.outputs[0], steps, others=others)
 
 

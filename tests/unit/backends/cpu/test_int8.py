@@ -211,6 +211,50 @@ def test_scales_beyond_those_of_a_blob_are_not_read(
         core.import_network(b"".join(writer.chunks()), "CPU")
 
 
+def rooted(activations: type, stored: type) -> onnx.ModelProto:
+    """A matmul of stored numbers, of which the root is stored: of half of them there is none."""
+    constants = {
+        **{"s": np.float32(0.05), "z": activations(100), "sw": np.float32(0.01)},
+        **{"w": np.arange(-192, 192).reshape(16, 24).astype(np.int8), "zw": np.int8(0)},
+        **{"sy": np.float32(0.02), "zy": stored(90)},
+    }
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "s", "z"], ["d"]),
+        helper.make_node("DequantizeLinear", ["w", "sw", "zw"], ["v"]),
+        helper.make_node("MatMul", ["d", "v"], ["m"]),
+        helper.make_node("Sqrt", ["m"], ["r"]),
+        helper.make_node("Relu", ["r"], ["u"]),
+        helper.make_node("QuantizeLinear", ["u", "sy", "zy"], ["y"]),
+    ]
+    kinds = {np.int8: TensorProto.INT8, np.uint8: TensorProto.UINT8}
+    graph = helper.make_graph(
+        nodes,
+        "rooted",
+        [helper.make_tensor_value_info("x", kinds[activations], (30, 16))],
+        [helper.make_tensor_value_info("y", kinds[stored], None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@needs_int8
+@pytest.mark.parametrize("stored", [np.uint8, np.int8])
+@pytest.mark.parametrize("activations", [np.uint8, np.int8])
+def test_what_has_no_root_is_stored_as_the_least(
+    core: Core, activations: type, stored: type
+) -> None:
+    limits = np.iinfo(activations)
+    x = np.random.default_rng(3).integers(limits.min, limits.max, (30, 16)).astype(activations)
+    found, wanted = [], []
+    for device, made in (("CPU", found), ("REFERENCE", wanted)):
+        with core.load_network(rooted(activations, stored), device) as network:
+            made.append(network.create_infer_request().infer_sync({"x": x})["y"].astype(int))
+    is_least = wanted[0] == np.iinfo(stored).min
+    assert 0.2 < is_least.mean() < 0.8
+    np.testing.assert_array_equal(found[0] == np.iinfo(stored).min, is_least)
+    assert np.abs(found[0] - wanted[0]).max() <= 1
+
+
 @needs_int8
 def test_without_the_pass_nothing_runs_in_int8(core: Core, tmp_path: Path) -> None:
     path = quantized(residual_block(), tmp_path, samples((2, 3, 16, 16)))

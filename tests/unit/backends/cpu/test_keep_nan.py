@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from aioinfer import Core
 from unit.backends.cpu.comparing import Arrays, model_of, run
@@ -29,6 +29,7 @@ FOLLOWERS = {
 }
 BASES = {
     "Conv": ((1, 20, 5, 5), np.ones((20, 1, 1, 1), np.float32), {"group": 20}),
+    "ConvTranspose": ((1, 20, 5, 5), np.ones((20, 1, 1, 1), np.float32), {"group": 20}),
     "MatMul": ((40, 1), np.ones((1, 128), np.float32), {}),
     "nothing": ((3, 7, 10), None, {}),
 }
@@ -65,6 +66,32 @@ def follower_model(base: str, name: str) -> tuple[object, Arrays]:
 def test_with_the_property_what_is_fused_elsewhere_keeps_them(core, base, name) -> None:
     model, inputs = follower_model(base, name)
     assert_same(core, model, inputs, CPU_KEEP_NAN=True)
+
+
+def dynamic_model(name: str, x: np.ndarray) -> object:
+    """Put an operator behind a product of stored numbers whose scale the run finds."""
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"]),
+        helper.make_node("Cast", ["i"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["s", "sw"], ["f"]),
+        helper.make_node("Mul", ["c", "f"], ["m"]),
+        helper.make_node("Add", ["m", "b"], ["u"]),
+    ]
+    nodes.append(helper.make_node(name.split()[0], ["u", *FOLLOWERS[name]], ["y"]))
+    constants = {key: np.asarray(number) for key, number in FOLLOWERS[name].items()}
+    constants["w"] = np.arange(-80, 80).reshape(10, 16).astype(np.int8)
+    constants["sw"] = np.full(16, 0.01, np.float32)
+    constants["b"] = np.linspace(-1, 1, 16, dtype=np.float32)
+    return model_of(nodes, {"x": x}, constants=constants)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1.0])
+@pytest.mark.parametrize("name", FOLLOWERS)
+def test_with_the_property_products_of_stored_numbers_keep_them(core, name, number) -> None:
+    x = np.linspace(-3, 3, 70, dtype=np.float32).reshape(7, 10)
+    x[3, 5] = number
+    assert_same(core, dynamic_model(name, x), {"x": x}, near=1e-4, CPU_KEEP_NAN=True)
 
 
 @pytest.mark.parametrize("name", FOLLOWERS)

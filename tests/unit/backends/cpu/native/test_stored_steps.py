@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from unit.backends.cpu.native_calls import run_native
 
-LINEAR, CLIP, ROUND, ADD, SUB, MUL, DIV = 6, 14, 17, 42, 43, 44, 45
+LINEAR, CLIP, ROUND, THRESHOLDED, ADD, SUB, MUL, DIV = 6, 14, 17, 38, 42, 43, 44, 45
 """Steps, as elementwise_parameters.py numbers them."""
 
 ELEMENTS = {
@@ -80,7 +80,10 @@ def test_what_is_stored_is_dequantised(dtype: type, columns: int, zero: int | No
 @pytest.mark.parametrize("dtype", STORED)
 @pytest.mark.parametrize("columns", COUNTS)
 @pytest.mark.parametrize("zero", [None, 3])
-def test_numbers_are_quantised(dtype: type, columns: int, zero: int | None) -> None:
+@pytest.mark.parametrize("nan_is_least", [False, True])
+def test_numbers_are_quantised(
+    dtype: type, columns: int, zero: int | None, nan_is_least: bool
+) -> None:
     x, result = numbers((3, columns)), np.empty((3, columns), dtype)
     low, high = (float(bound) for bound in (np.iinfo(dtype).min, np.iinfo(dtype).max))
     operands, steps = [x, np.array(SCALE)], [(DIV, 1, 0.0, 0.0), (ROUND, 0, 0.0, 0.0)]
@@ -89,8 +92,11 @@ def test_numbers_are_quantised(dtype: type, columns: int, zero: int | None) -> N
         operands.append(np.array(zero, dtype))
         steps.append((ADD, 2, 0.0, 0.0))
         wanted += np.float32(zero)
+    if nan_is_least:
+        steps.append((THRESHOLDED, 0, low, low))
     run(operands, result, [*steps, (CLIP, 0, low, high)])
-    wanted = np.where(np.isnan(wanted), 0, clipped(wanted, low, high))
+    of_nan = low if nan_is_least else 0
+    wanted = np.where(np.isnan(wanted), of_nan, clipped(wanted, low, high))
     np.testing.assert_array_equal(result, wanted.astype(dtype))
 
 

@@ -31,6 +31,18 @@ def test_quantize(core, dtype, axis) -> None:
     assert implementations(core, model, {"x": x}) == ["native:float_elementwise"]
 
 
+@pytest.mark.parametrize("dtype", STORED)
+def test_what_is_no_number_is_stored_as_the_least(core, dtype) -> None:
+    x = numbers((3, 40))
+    x[:, ::7], x[:, 3], x[:, 5] = np.nan, np.inf, -np.inf
+    limits = np.iinfo(dtype)
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
+    constants = {"s": np.float32(0.1), "z": np.asarray(limits.max - 2, dtype)}
+    made = assert_same_as_reference(core, model_of([node], {"x": x}, constants=constants), {"x": x})
+    assert made["y"][0, :6].tolist()[::5] == [limits.min, limits.min]
+    assert made["y"][0, 3] == limits.max
+
+
 @pytest.mark.parametrize("dtype", [*STORED, np.int32])
 @pytest.mark.parametrize("axis", [None, 1, -1])
 def test_dequantize(core, dtype, axis) -> None:
