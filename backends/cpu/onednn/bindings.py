@@ -134,12 +134,20 @@ class PrimitiveDesc(Handle):
         if role == ARG.WEIGHT_SCALES:
             count = sum(item.scale_count for item in self.arguments if type(item) is Attributes)
             return (DType.FLOAT32, 4 * count) if count else (None, 0)
+        if role >= ARG.POST_OP_BASE and not self._is_binary(role // ARG.POST_OP_BASE - 1):
+            return None, 0
         library = self.engine.library
         found = library.dnnl_primitive_desc_query_md(self, QUERY_MD["exec_arg"], role)
         number = c_int(0)
         if not found or library.dnnl_memory_desc_query(found, QUERY_DTYPE, byref(number)):
             return None, 0
         return DTYPE_OF.get(number.value), int(library.dnnl_memory_desc_get_size(found))
+
+    def _is_binary(self, place: int) -> bool:
+        """True for a post-op with an operand; of others the library tells what nobody has set."""
+        given = [item.post_ops for item in self.arguments if type(item) is Attributes]
+        steps = given[0] if given else ()
+        return 0 <= place < len(steps) and steps[place][1] is not None
 
     def others(self) -> Iterator[PrimitiveDesc]:
         """Describe the call by the library's choices behind its first, from one to the next.

@@ -304,3 +304,15 @@ def test_what_can_be_described_is_known_beforehand(engine: Engine) -> None:
             else:
                 with pytest.raises(OneDnnError):
                     engine.desc(dims, DType.FLOAT32, strides)
+
+
+def test_steps_without_an_operand_have_no_argument(engine: Engine) -> None:
+    dims = engine.desc((4, 8), DType.FLOAT32)
+    steps = [(PostOp.unary("relu"), None), (PostOp.binary("add", 3), dims)]
+    weights = engine.desc((8, 8), DType.FLOAT32)
+    attributes = Attributes(engine, steps)
+    pd = engine.primitive_desc("matmul", engine, dims, weights, None, dims, attributes)
+    assert pd.argument(ARG.post_op(1)) == (DType.FLOAT32, 4 * 8 * 4)
+    pd.engine = None  # type: ignore[assignment]  # the library would tell what nobody has set
+    for index in (0, 2, 7):
+        assert pd.argument(ARG.post_op(index)) == (None, 0)
