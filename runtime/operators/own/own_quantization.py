@@ -82,6 +82,8 @@ def _along(parameter: Array, x: Array, axis: int) -> Array:
     """View a number for each place of an axis so that it broadcasts."""
     if parameter.size == 1:
         return parameter.reshape(())
+    if parameter.ndim != 1:
+        raise ValueError(f"numbers of shape {parameter.shape} are no row along axis {axis}")
     return parameter.reshape([-1 if at == axis % x.ndim else 1 for at in range(x.ndim)])
 
 

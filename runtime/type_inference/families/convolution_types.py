@@ -185,6 +185,10 @@ def quantized_conv(node: Node, contents: ShapeContent) -> list[TensorType] | Non
         if given is None:
             return None
         require_same_type("a tensor and its zero point", known, given)
+    for index in (1, 2, 4, 5, 6, 7):
+        given = operand(node, index)
+        if given is not None:
+            require_rank("a scale or zero point", given, 0, 1)
     for index in (4, 5):
         given = operand(node, index)
         if given is not None and len(given.shape) == 1 and given.shape[0] != 1:

@@ -22,6 +22,9 @@ from ..rules import type_rule
 
 Types = Sequence[TensorType] | None
 
+_FLOATS = (DType.FLOAT32, DType.FLOAT64, DType.FLOAT16, DType.BFLOAT16)
+"""Of shares, which whole numbers cannot hold."""
+
 
 @type_rule(
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Celu",
@@ -88,6 +91,8 @@ def _along_axis(node: Node, contents: ShapeContent) -> Types:
     if x is None:
         return None
     axis_of(node.attributes.get("axis", -1), len(x.shape))
+    if node.op_type != "Hardmax":
+        require_type("inputs", x, _FLOATS)
     return (TensorType(x.dtype, x.shape),)
 
 

@@ -21,7 +21,7 @@ def _declared_type(node: Node) -> DType | None:
 
 def _check(node: Node, x: Shape, scale: Operand, zero_point: Operand | None) -> None:
     """Raise unless scale and zero point may be those of a tensor of this shape."""
-    if zero_point is not None and not agree(product(scale.shape), product(zero_point.shape)):
+    if zero_point is not None and not _are_alike(scale.shape, zero_point.shape):
         raise ContradictionError(
             f"scale {shape_text(scale.shape)} and zero point {shape_text(zero_point.shape)} have "
             f"to be as many"
@@ -44,6 +44,16 @@ def _check(node: Node, x: Shape, scale: Operand, zero_point: Operand | None) -> 
         raise ContradictionError(
             f"its scale {shape_text(scale.shape)} has more axes than its input {shape_text(x)}"
         )
+
+
+def _are_alike(scale: Shape, zero_point: Shape) -> bool:
+    """Return whether they may be of one shape; one number of each may have any number of axes."""
+    counts = product(scale), product(zero_point)
+    if not agree(*counts):
+        return False
+    if not any(isinstance(count, int) and count != 1 for count in counts):
+        return True
+    return len(scale) == len(zero_point) and all(map(agree, scale, zero_point))
 
 
 def _blocks(x: Shape, axis: int, block: int) -> tuple[Dim, ...]:

@@ -45,6 +45,15 @@ def test_a_scale_for_each_place_of_an_axis() -> None:
     assert made.dtype == np.int8
 
 
+@pytest.mark.parametrize("op_type", ["QuantizeLinear", "DequantizeLinear"])
+def test_zero_points_are_a_row_as_scales_are(op_type) -> None:
+    x = np.ones((3, 2), np.float32 if op_type == "QuantizeLinear" else np.uint8)
+    scales, zeros = np.array([1, 10], np.float32), np.zeros((1, 2), np.uint8)
+    dtype = np.uint8 if op_type == "QuantizeLinear" else np.float32
+    with pytest.raises(Exception, match="no row along axis 1"):
+        evaluate(op_type, x, scales, zeros, dtype=dtype)
+
+
 def test_blocks_of_scales_are_left_to_onnx() -> None:
     x, scales = np.arange(8, dtype=np.float32).reshape(2, 4), np.full((2, 2), 2, np.float32)
     zeros = np.zeros((2, 2), np.uint8)

@@ -83,6 +83,9 @@ def test_other_convolutions_have_other_element_types() -> None:
     assert ruled("ConvInteger", [x, w, "uint8[]"], {}) == ["int32[n,6,7,6]"]
     assert ruled("QLinearConv", given, {}) == ["int8[n,6,7,6]"]
     assert ruled("QLinearConv", given[:7], {}) is None
+    for place in (1, 4, 6):
+        wide = [*given[:place], "float32[1,1]", *given[place + 1 :]]
+        assert ruled("QLinearConv", wide, {}) is None
     assert ruled("QLinearConv", [*given[:3], "uint32[6,4,3,3]", *given[4:]], {}) is None
     for wide in ([x, "uint32[6,4,3,3]"], ["int32[n,4,9,8]", w]):
         assert ruled("ConvInteger", wide, {}) is None
