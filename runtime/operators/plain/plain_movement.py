@@ -153,7 +153,11 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
 @plain("Range", since=11)
 def count_range(start: Array, limit: Array, delta: Array) -> Array:
     """Count from start in steps of delta; limit itself is left out."""
-    return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
+    first, end, step = start.item(), limit.item(), delta.item()
+    if isinstance(step, int) and step:  # numpy divides, in floating point
+        count = max(0, -((first - end) // step))
+        return np.asarray(first + step * np.arange(count), start.dtype)
+    return np.arange(first, end, step).astype(start.dtype)
 
 
 _PAD_MODES = ("constant", "edge", "reflect", "wrap")

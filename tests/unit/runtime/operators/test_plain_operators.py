@@ -423,6 +423,13 @@ def test_ranges(dtype, bounds) -> None:
         assert_same("Range", *[np.array(item / 7, dtype) for item in bounds])
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_whole_numbers_are_counted_where_floats_cannot_tell_them_apart(sign) -> None:
+    bounds = [np.array(sign * item) for item in (0, 2**62, 2**62 - 1)]
+    (made,) = evaluate("Range", *bounds)
+    assert made.tolist() == [0, sign * (2**62 - 1)]
+
+
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd")
 
 
