@@ -23,6 +23,7 @@ from ...runtime.tensors.device_array import memory_place
 from ...runtime.tensors.kept_array import KeptArray
 from ...runtime.tensors.tensor import ports_of
 from .kept_value import OrtKept
+from .open_ranks import OpenRanks
 from .session import Session, Terminator
 from .session_failure import explain_run, original_names
 
@@ -50,6 +51,7 @@ class OrtNetwork(ExecutableNetwork):
             adopt_array=partial(_adopt, session),
         )
         self._model, self._graph, self._session = model, model.graph, session
+        self.open_ranks = OpenRanks(model, model.name, streams.name)
         self.kept_outputs |= {*find_pairs(model, config).values()}
         self.bound_outputs = self.kept_outputs if session.can_bind else frozenset()
         """The outputs that stay onnxruntime's own."""
@@ -113,6 +115,8 @@ class _OrtSlot(Slot):
 
     def _compute(self, _lane: Lane) -> Ready:
         bindings, stop, terminate = self.bindings, self.stop, self._terminate
+        if self._network.open_ranks:
+            self._network.open_ranks.check(bindings.inputs)
         stop.when_set(terminate)
         try:
             results = self._results()

@@ -87,21 +87,13 @@ class Session:
             from ...runtime.onnx_writer import write_model
 
         proto = write_model(model, weights="external")
-        _forget_inner_types(proto.graph)
+        _forget_inner_types(proto.graph, keeps_scans=True)
         self._output_names = [_end_with_cast(proto, value) for value in model.outputs]
         options = _session_options(settings)
         self._weights = _give_weights(proto, model, options, settings.provider)
         self._has_profile = bool(settings.profile_prefix)
         self.is_single_threaded = settings.is_single_threaded and settings.provider == CPU_PROVIDER
-        providers = [(settings.provider, dict(settings.provider_options))]
-        if settings.provider != CPU_PROVIDER:
-            providers.append((CPU_PROVIDER, {}))
-        self.raw: Any = _library().InferenceSession(
-            proto.SerializeToString(deterministic=True),
-            options,
-            providers=providers,
-            enable_fallback=0,
-        )
+        self.raw: Any = _open(proto, options, settings)
         # The checks of InferenceSession.run cost a third of a small run, and all were made before.
         inner = getattr(self.raw, "_sess", self.raw)
         self._run: Any = inner.run
@@ -184,18 +176,45 @@ class Session:
         self._weights.clear()
 
 
-def _forget_inner_types(graph: Any, is_body: bool = False) -> None:
-    """Leave inference to onnxruntime, which refuses a lenient model that states its shapes."""
+def _open(proto: Any, options: Any, settings: SessionSettings) -> Any:
+    """Make onnxruntime's session; without the shapes of loops' results if it refuses those."""
+    providers = [(settings.provider, dict(settings.provider_options))]
+    if settings.provider != CPU_PROVIDER:
+        providers.append((CPU_PROVIDER, {}))
+    while True:
+        try:
+            return _library().InferenceSession(
+                proto.SerializeToString(deterministic=True),
+                options,
+                providers=providers,
+                enable_fallback=0,
+            )
+        except Exception:
+            if not _forget_inner_types(proto.graph, keeps_scans=False):
+                raise
+
+
+def _forget_inner_types(graph: Any, *, keeps_scans: bool) -> bool:
+    """Leave inference to onnxruntime, which refuses a lenient model that states its shapes.
+
+    What a Loop joins of its iterations has a shape without any by what its body says alone, and
+    is kept where ``keeps_scans``. Returns whether a body had anything to forget.
+    """
+    is_changed = False
     del graph.value_info[:]
-    for output in graph.output if is_body else ():
-        if output.type.HasField("tensor_type"):
-            output.type.tensor_type.ClearField("shape")
     for node in graph.node:
         for attribute in node.attribute:
             for body in (*([attribute.g] if attribute.HasField("g") else ()), *attribute.graphs):
-                _forget_inner_types(body, is_body=True)
-                for scalar in body.input[:2] if node.op_type == "Loop" else ():
+                is_changed |= _forget_inner_types(body, keeps_scans=keeps_scans)
+                is_loop = node.op_type == "Loop" and not node.domain
+                kept = len(node.input) - 1 if is_loop and keeps_scans else len(body.output)
+                for output in body.output[:kept]:
+                    if output.type.tensor_type.HasField("shape"):
+                        output.type.tensor_type.ClearField("shape")
+                        is_changed = True
+                for scalar in body.input[:2] if is_loop else ():
                     scalar.type.tensor_type.shape.SetInParent()  # the count and the condition
+    return is_changed
 
 
 RECORD_ASSIGNMENT = ("session.record_ep_graph_assignment_info", "1")

@@ -20,6 +20,14 @@ RELU = parse_proto("g (float[n, 3] x) => (float[n, 3] y) { [act] y = Relu (x) }"
 RESHAPE = parse_proto("g (float[n] x, int64[2] s) => (float[a, b] y) { [turn] y = Reshape (x, s) }")
 
 
+JOINED = """g (int64 count, float[3] x) => (float[m] y, float[n, 3] z) {{
+    y, z = Loop (count, , x) <body = b (int64 i, bool going, float[3] a)
+        => (bool go, float[3] c, float[{length}] d)
+        {{ go = Identity (going) c = Identity (a) d = Identity (a) }}>
+}}"""
+"""What the iterations have is joined; ``length`` is what the file says of one of them."""
+
+
 def announce(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Return an event that is set when a run is on its way into onnxruntime."""
     started, run = threading.Event(), Session.run
@@ -104,3 +112,20 @@ def test_the_network_shows_what_onnxruntime_was_given(core: aioinfer.Core) -> No
         assert isinstance(network, OrtNetwork)
         inputs = network.session.get_inputs()
         assert [port.name for port in inputs] == ["x"]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_what_no_iteration_makes_has_the_shape_that_the_body_says(
+    core: aioinfer.Core, count: int
+) -> None:
+    inputs = {"count": np.array(count), "x": np.ones(3, np.float32)}
+    with core.load_network(parse_proto(JOINED.format(length=3)), "ONNXRUNTIME") as network:
+        results = network.create_infer_request().infer_sync(inputs)
+    assert results["z"].shape == (count, 3)
+
+
+def test_a_body_that_says_what_is_not_so_is_loaded_without_that(core: aioinfer.Core) -> None:
+    inputs = {"count": np.array(2), "x": np.ones(3, np.float32)}
+    with core.load_network(parse_proto(JOINED.format(length=7)), "ONNXRUNTIME") as network:
+        results = network.create_infer_request().infer_sync(inputs)
+    assert results["z"].shape == (2, 3)

@@ -7,6 +7,7 @@ import onnxruntime
 import pytest
 
 import aioinfer
+from aioinfer.errors import TensorError
 from onnx_text import parse_proto
 
 DEVICES = ["ONNXRUNTIME", "HETERO:ONNXRUNTIME,CPU", "HETERO:CPU,ONNXRUNTIME"]
@@ -88,3 +89,25 @@ def test_weights_that_two_devices_use_are_there_for_each(core: aioinfer.Core) ->
     np.testing.assert_allclose(got["y"].ravel(), [2.54, 0.1], rtol=1e-6)
     np.testing.assert_allclose(got["other"].ravel(), [100, 0.1], rtol=1e-6)
     assert kinds.count("DequantizeLinear") == 4  # of x, of the weights for each device, of y
+
+
+OPEN_RANK = parse_proto("""g (uint8 x) => (float y)
+    <float s = {0.1}, uint8 z = {3}, int8[4,3,1,1] wq = {1,2,3,4,5,6,7,8,9,10,11,12}, int8 zw = {0}>
+    {
+    d = DequantizeLinear (x, s, z) w = DequantizeLinear (wq, s, zw) [conv] c = Conv (d, w)
+    q = QuantizeLinear (c, s, z) y = DequantizeLinear (q, s, z) }""")
+OPEN_RANK.graph.input[0].type.tensor_type.ClearField("shape")
+OPEN_RANK.graph.output[0].type.tensor_type.ClearField("shape")
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (1, 3), (1, 3, 2)])
+def test_inputs_of_another_rank_than_an_operator_takes_are_refused(
+    core: aioinfer.Core, shape: tuple[int, ...]
+) -> None:
+    with core.load_network(OPEN_RANK, "ONNXRUNTIME") as network:
+        request = network.create_infer_request()
+        for _ in range(2):
+            with pytest.raises(TensorError, match="'conv'"):
+                request.infer_sync({"x": np.ones(shape, np.uint8)})
+            right = {"x": np.ones((1, 3, 2, 2), np.uint8)}
+            assert request.infer_sync(right)["y"].shape == (1, 4, 2, 2)
