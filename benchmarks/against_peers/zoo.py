@@ -4,10 +4,11 @@
     python benchmarks zoo                               # exports what is missing first
     python benchmarks zoo --only bert,ssdlite --device HETERO:CPU,REFERENCE --threads 1
 
-Each model has a process of its own, in which onnxruntime and ours load the same file, answer the
-same request, and then compute in turns. Ratios are onnxruntime's time by ours, so above 1 ours is
-faster: processor time, which shows less of what else the machine does, and elapsed time. How far
-answers differ is a share of the largest number of onnxruntime's answer.
+Each model has a process of its own, in which onnxruntime, OpenVINO where it is installed and takes
+the model, and ours load the same file, answer the same request, and then compute in turns. Ratios
+are a peer's time by ours, so above 1 ours is faster: elapsed time of the better peer, and processor
+time of onnxruntime, which shows less of what else the machine does. How far answers differ is a
+share of the largest number of onnxruntime's answer.
 
 "load" and "load + first" begin where both are imported; but ours imports as it loads what a model
 needs, and onnxruntime is there whole. What a user waits for is "start": in new processes of either,
@@ -37,6 +38,7 @@ from rich.table import Table
 from row_file import write_rows
 
 import aioinfer
+from against_peers.engines import OpenVino, Setting
 from against_peers.first_answer import Inputs, our_config, peers_session
 
 Infer = Callable[[Inputs], Any]
@@ -74,6 +76,7 @@ BATCH, TEXT_LENGTH, IMAGE_LENGTH = 1, 32, 64
 WANTED, MOST_DIFFERENCE = 0.95, 2e-3
 WORKER_TIMEOUT_S = 300.0
 FIRST_ANSWER = Path(__file__).with_name("first_answer.py")
+PEERS = ("onnxruntime", "openvino")
 STARTS = 3
 """New processes of each engine, for a model."""
 
@@ -120,19 +123,30 @@ def difference(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> flo
 
 
 def in_turns(
-    ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int
+    engines: dict[str, Callable[[], Any]], rounds: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """Time both, the first changing from round to round, after one run that is not counted."""
-    once_s = max(timed(theirs)[2], timed(ours)[2])
+    """Time them, the first changing from round to round, after one run that is not counted."""
+    once_s = max(timed(run)[2] for run in engines.values())
     count = max(1, min(50, int(0.2 / max(once_s, 1e-6))))
-    engines = {"ours": ours, "theirs": theirs}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
-    for number in range(rounds):
-        for name in list(engines) if number % 2 else list(reversed(engines)):
+    order = list(engines)
+    for _ in range(rounds):
+        for name in order:
             run = engines[name]
             _, processor_s, elapsed_s = timed(lambda run=run: [run() for _ in range(count)])
             times[name].append((processor_s / count, elapsed_s / count))
+        order = [*order[1:], order[0]]
     return times
+
+
+def openvino_run(file: Path, threads: int, inputs: Inputs) -> Callable[[], Any] | None:
+    """Load a model on OpenVINO; None if that is not installed, or does not take it."""
+    try:
+        engine = OpenVino(str(file), Setting(False, threads, "f32", ""))
+        engine.infer(inputs)
+    except (ImportError, RuntimeError):
+        return None
+    return lambda: engine.infer(inputs)
 
 
 def measure(file: Path, device: str, threads: int, rounds: int) -> dict[str, Any]:
@@ -140,13 +154,17 @@ def measure(file: Path, device: str, threads: int, rounds: int) -> dict[str, Any
     session, peer_load_s, _ = timed(lambda: peers_session(str(file), threads))
     inputs = inputs_of(session)
     wanted, peer_first_s, _ = timed(lambda: session.run(None, inputs))
+    runs = {"onnxruntime": lambda: session.run(None, inputs)}
     with aioinfer.Core() as core:
         network, load_s, _ = timed(
             lambda: core.load_network(str(file), device, our_config(device, threads))
         )
         infer = network.create_infer_request().infer_sync
         found, first_s, _ = timed(lambda: infer(inputs))
-        times = in_turns(lambda: infer(inputs), lambda: session.run(None, inputs), rounds)
+        other = openvino_run(file, threads, inputs)
+        if other is not None:
+            runs["openvino"] = other
+        times = in_turns({"ours": lambda: infer(inputs), **runs}, rounds)
     names = [port.name for port in session.get_outputs()]
     processor_s, elapsed_s = (
         {name: median(pair[place] for pair in pairs) for name, pairs in times.items()}
@@ -160,9 +178,9 @@ def measure(file: Path, device: str, threads: int, rounds: int) -> dict[str, Any
         "begin_ratio": (peer_load_s + peer_first_s) / (load_s + first_s),
         **starts_of(file, device, threads, inputs),
         "run_ms": elapsed_s["ours"] * 1e3,
-        "peer_run_ms": elapsed_s["theirs"] * 1e3,
-        "elapsed_ratio": elapsed_s["theirs"] / elapsed_s["ours"],
-        "processor_ratio": processor_s["theirs"] / processor_s["ours"],
+        **{f"{name}_ms": elapsed_s[name] * 1e3 if name in runs else None for name in PEERS},
+        "elapsed_ratio": min(elapsed_s[name] for name in runs) / elapsed_s["ours"],
+        "processor_ratio": processor_s["onnxruntime"] / processor_s["ours"],
     }
 
 
@@ -201,12 +219,13 @@ def in_a_process(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 def table_of(rows: Sequence[dict[str, Any]], title: str) -> Table:
     table = Table(title=title, box=SIMPLE)
     columns = ("model", "differs by", "load ms", "load", "load + first", "start ms", "start")
-    for column in (*columns, "run ms", "peer ms", "elapsed", "processor"):
+    for column in (*columns, "run ms", *PEERS, "elapsed", "processor"):
         table.add_column(column, justify="left" if column == "model" else "right")
     for row in rows:
         model, differs, *numbers = row.values()
         wrong = "[red]" if differs > MOST_DIFFERENCE else ""
-        table.add_row(model, f"{wrong}{differs:.0e}", *(f"{number:.2f}" for number in numbers))
+        texts = ("-" if number is None else f"{number:.2f}" for number in numbers)
+        table.add_row(model, f"{wrong}{differs:.0e}", *texts)
     return table
 
 
