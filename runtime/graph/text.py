@@ -62,7 +62,11 @@ def _content(value: Value) -> str:
 
 
 def _numbers(array: np.ndarray) -> str:
-    if array.dtype.kind in "iub":  # most are lengths, and numpy takes 50 us for each
+    # Most are lengths and bounds, and numpy takes 50 us for each.
+    if array.dtype.kind == "f":  # as short as the type has them
+        shortest = [float(str(number)) for number in array.ravel()]
+        array = np.array(shortest).reshape(array.shape)
+    if array.dtype.kind in "iubf":
         return str(array.tolist()).replace(", ", ",")
     return " ".join(np.array2string(array, separator=",").split())
 

@@ -9,7 +9,7 @@ BRANCHES = """\
 graph outer {
   input %x: float32[4]
   input %c: bool[]
-  constant %w: float32[4] = [0.,1.,2.,3.]
+  constant %w: float32[4] = [0.0,1.0,2.0,3.0]
   %relu_out: float32[4] = Relu(%x)  # relu
   %y: float32[4] = If(%c)  # choice
     graph yes {
