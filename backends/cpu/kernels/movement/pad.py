@@ -20,9 +20,10 @@ from .....runtime.lowering.pad import (
 from .....runtime.lowering.strides import row_major
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
+from ...plans.view_strides import memory_order
 from ..registry import kernel
 from .shapes import word_of
-from .views import sliced
+from .views import permuted, sliced
 
 Array = np.ndarray[Any, Any]
 
@@ -57,22 +58,36 @@ def _fill_around(
     if kept == list(wanted):
         builder.define(result, sliced(source, builder, begin, kept))
         return
-    dtype = builder.operand(source).dtype
-    made = builder.result(result, Layout.plain(wanted, dtype))
+    operand = sliced(source, builder, begin, kept)
+    dtype, order = operand.dtype, _order(operand, result)
+    made = builder.result(result, _layout_in(order, wanted, dtype))
+    whole, lengths = permuted(made, order, builder), [kept[axis] for axis in order]
+    start = [max(0, pads[axis][0]) for axis in order]
     word = word_of(_value(node, builder.dtype(source)).astype(dtype.numpy))
-    for first, lengths in _borders(wanted, [max(0, before) for before, _ in pads], kept):
-        border = _box(made, first, lengths)
+    for first, sizes in _borders(whole.shape, start, lengths):
+        border = _box(whole, first, sizes)
         if border.layout.is_row_major:
             parameters = (dtype.item_bytes, border.layout.count, word)
             builder.native("fill", (border,), parameters)
         else:
             value = np.asarray(_value(node, builder.dtype(source))).astype(dtype.numpy)
             one = builder.constant_operand(value.reshape(()))
-            repeated = Layout.plain(lengths, dtype, [0] * len(lengths))
+            repeated = Layout.plain(sizes, dtype, [0] * len(sizes))
             builder.copy(one.viewed(repeated), border)
     if 0 not in kept:
-        place = _box(made, [max(0, before) for before, _ in pads], kept)
-        builder.move(sliced(source, builder, begin, kept), place)
+        builder.move(permuted(operand, order, builder), _box(whole, start, lengths))
+
+
+def _order(operand: Operand, result: Value) -> list[int]:
+    """List the axes in the order of a result in memory: that of the input, to copy its rows."""
+    if operand.layout.strides is None or result.is_graph_output:
+        return list(range(len(operand.shape)))
+    return memory_order(operand.layout.strides)
+
+
+def _layout_in(order: Sequence[int], shape: Sequence[int], dtype: DType) -> Layout:
+    strides = row_major([shape[axis] for axis in order])
+    return Layout.plain(shape, dtype, [strides[order.index(axis)] for axis in range(len(shape))])
 
 
 def _borders(
@@ -95,7 +110,8 @@ def _borders(
 
 
 def _box(operand: Operand, first: Sequence[int], lengths: Sequence[int]) -> Operand:
-    strides = row_major(operand.shape)
+    strides = operand.layout.strides
+    assert strides is not None
     offset = sum(place * stride for place, stride in zip(first, strides, strict=True))
     return operand.viewed(Layout.plain(lengths, operand.dtype, strides), offset)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -34,6 +35,9 @@ CASES = {
     "windows of a product in the pads": Case((1, 3, 4, 5), (17, 3, 2, 3), pads=(3, 4, 3, 4)),
     "strides": Case((1, 16, 9, 9), (16, 16, 3, 3), strides=(2, 3), pads=(1, 1, 1, 1)),
     "dilations": Case((1, 16, 9, 9), (16, 16, 3, 3), dilations=(2, 3), pads=(2, 3, 2, 3)),
+    "a dilation wider than the map": Case(
+        (1, 16, 4, 5), (24, 16, 3, 3), dilations=(6, 4), pads=(6, 4, 6, 4)
+    ),
     "groups": Case((1, 24, 6, 6), (48, 8, 3, 3), groups=3, pads=(1, 1, 1, 1)),
     "depthwise": Case((2, 37, 7, 9), (37, 1, 3, 3), groups=37, pads=(1, 1, 1, 1)),
     "depthwise, dilated": Case(
@@ -158,3 +162,30 @@ def test_any_batch_is_computed_as_its_images_are(core: Core, name: str) -> None:
             for request in requests:
                 assert request.wait()
                 np.testing.assert_array_equal(request.results["y"], each[:images])
+
+
+def test_pads_lie_as_what_they_are_put_around(core: Core) -> None:
+    """Between convolutions channels lie innermost, and nothing is put into another order."""
+    case = Case((1, 16, 9, 9), (16, 16, 3, 3), pads=(1, 1, 1, 1))
+    first = onnx.load_from_string(stored_convolution(case, np.uint8, 131, weights_of(case)))
+    second = onnx.load_from_string(stored_convolution(case, np.uint8, 131, weights_of(case)))
+    del second.graph.input[:], first.graph.output[:]
+    for item in (*second.graph.node, *second.graph.initializer):
+        item.name = f"{item.name}_2"
+    for node in second.graph.node:
+        node.input[:] = ["y" if name == "x" else f"{name}_2" for name in node.input]
+        node.output[:] = [f"{name}_2" for name in node.output]
+    second.graph.output[0].name = "y_2"
+    first.graph.node.extend(second.graph.node)
+    first.graph.initializer.extend(second.graph.initializer)
+    first.graph.output.extend(second.graph.output)
+    with core.load_network(first.SerializeToString(), "CPU", {"PERF_COUNT": True}) as network:
+        request = network.create_infer_request()
+        request.infer_sync({"x": data_of(case, np.uint8)})
+        steps = [(item.op, item.implementation) for item in request.profiling()]
+    if not any(op == "Pad" for op, _ in steps):
+        pytest.skip("native kernels need no pads")
+    products = [place for place, (_, done) in enumerate(steps) if "conv" in done]
+    assert len(products) == 2, steps
+    between = steps[products[0] + 1 : products[1]]
+    assert {op for op, _ in between} == {"Pad"}, steps
