@@ -32,6 +32,45 @@ class Window(NamedTuple):
         """Return how many elements of an axis the window spans."""
         return window_reach(self.kernel[axis], self.dilations[axis])
 
+    def seen_taps(self, lengths: Sequence[int], counts: Sequence[int]) -> tuple[range, ...]:
+        """Return the taps of each axis by which results see elements, those in between included.
+
+        Others see pads alone, and pads are as wide as to be left out with them: a window of
+        dilation 36 on four elements is one tap. At least one tap is left of each axis.
+        """
+        return tuple(
+            self._seen(axis, length, count)
+            for axis, (length, count) in enumerate(zip(lengths, counts, strict=True))
+        )
+
+    def _seen(self, axis: int, length: int, count: int) -> range:
+        size, step = self.kernel[axis], self.dilations[axis]
+        begin, end = self.pads_begin[axis], self.pads_end[axis]
+        last_place = (count - 1) * self.strides[axis] - begin
+        taps = [
+            tap
+            for tap in range(size)
+            if tap * step - begin < length and last_place + tap * step >= 0
+        ]
+        if not taps:
+            return range(size)
+        return range(min(taps[0], begin // step), max(taps[-1] + 1, size - end // step))
+
+    def unpadded(self) -> Window:
+        """Return the window over what has its pads already."""
+        none = (0,) * len(self.kernel)
+        return self._replace(pads_begin=none, pads_end=none)
+
+    def with_taps(self, taps: Sequence[range]) -> Window:
+        """Keep these taps of each axis; pads grow smaller by what the others reached."""
+        begins, ends, sizes = [], [], []
+        for axis, kept in enumerate(taps):
+            step, size = self.dilations[axis], self.kernel[axis]
+            begins.append(self.pads_begin[axis] - kept.start * step)
+            ends.append(self.pads_end[axis] - (size - kept.stop) * step)
+            sizes.append(len(kept))
+        return self._replace(kernel=tuple(sizes), pads_begin=tuple(begins), pads_end=tuple(ends))
+
     def fitted(self, lengths: Sequence[int], counts: Sequence[int]) -> Window:
         """Pad at the end just as much as ``counts`` results read; ``lengths`` are the input's.
 
@@ -64,7 +103,7 @@ def window_of(node: Node, kernel: Sequence[int], lengths: Sequence[int]) -> Wind
     if auto == "NOTSET":
         return window
     if auto == "VALID":
-        return window._replace(pads_begin=(0,) * rank, pads_end=(0,) * rank)
+        return window.unpadded()
     pairs = [
         same_padding(length, window.reach(axis), strides[axis], auto)
         for axis, length in enumerate(lengths)

@@ -21,12 +21,12 @@ from .elementwise_steps import MAX_POST_OPS
 from .int8_epilogue import Int8Epilogue, activated, next_of, tidied
 from .int8_fusion import (
     FIRST_OPERAND,
-    added_constant,
     channel_axis,
     fits_sums,
     is_plain,
     signed,
 )
+from .int8_windows import added_constant
 from .quantization_facts import Weights, dynamically_dequantized, weights_of
 
 __all__ = ["Int8DynamicFusion"]

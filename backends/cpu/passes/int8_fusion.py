@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ....runtime.graph import DType, Graph, Node, TensorType, Value
-from ....runtime.lowering.window import Window, window_of
+from ....runtime.graph import DType, Graph, Node, Value
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.rewriting.matching import dtype_of, static_shape
 from ..onednn.post_ops import CPU_DOMAIN, PostOp
 from .elementwise_steps import MAX_POST_OPS
 from .int8_epilogue import Int8Epilogue, follow, tidied
+from .int8_windows import added_constant, conv_window, padded, seen_weights
 from .quantization_facts import (
     RANGES,
     Quantization,
@@ -34,7 +34,6 @@ from .quantization_facts import (
 __all__ = [
     "FIRST_OPERAND",
     "Int8Fusion",
-    "added_constant",
     "channel_axis",
     "fits_sums",
     "is_plain",
@@ -46,6 +45,7 @@ Array = np.ndarray[Any, Any]
 FIRST_OPERAND = 4
 """Operands of steps come after data, weights, shifts and scales."""
 
+_LEFT_OUT = frozenset({"alpha", "auto_pad", "beta", "transA"})
 _MOST = 2**31 - 1
 """That oneDNN's sums hold."""
 
@@ -91,9 +91,11 @@ def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
     bias = node.input_at(2)
     if bias is not None and (bias.constant is None or bias.constant.shape != (channels,)):
         return None
-    window = _window(node, data)
+    window = conv_window(node, data)
     if node.op_type == "Conv" and window is None:
         return None
+    if window is not None:
+        weights, window = seen_weights(node, data, weights, window, cache)
     added = None if bias is None else bias.constant
     epilogue = follow(node)
     terms = _Terms(node, weights, facts, added, epilogue)
@@ -105,17 +107,15 @@ def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
     if not (np.isfinite(shifts).all() and np.isfinite(scales).all()):
         return None
     patch = GraphPatch(f"compute {node.op_type} {node.name!r} in int8")
-    attributes = {
-        name: item
-        for name, item in node.attributes.items()
-        if name not in ("alpha", "beta", "transA")
-    }
+    attributes = {name: item for name, item in node.attributes.items() if name not in _LEFT_OUT}
     if terms.steps:
         attributes["post_ops"] = [step.text(FIRST_OPERAND) for step in terms.steps]
-    if window is not None and facts.zero_point and any((*window.pads_begin, *window.pads_end)):
-        data = _padded(patch, node, data, window, facts.zero_point)
-        attributes.pop("auto_pad", None)
-        attributes.pop("pads", None)
+    if window is not None:
+        if facts.zero_point and any((*window.pads_begin, *window.pads_end)):
+            data = padded(patch, node, data, window, facts.zero_point)
+            window = window.unpadded()
+        attributes["kernel_shape"] = list(window.kernel)
+        attributes["pads"] = [*window.pads_begin, *window.pads_end]
     array = cache.get("int8", (weights.array,), lambda: signed(weights.array))
     constants = [
         added_constant(patch, f"{node.name}_{what}", content)
@@ -221,44 +221,6 @@ def fits_sums(node: Node, weights: Weights, dtype: DType, cache: ConstantCache) 
 def channel_axis(node: Node) -> int:
     """Return the axis of the weights of a Conv, Gemm or MatMul that the result's channels are."""
     return 0 if node.op_type == "Conv" or node.attributes.get("transB", 0) else 1
-
-
-def _window(node: Node, data: Value) -> Window | None:
-    """Return the window of a Conv whose shapes fit each other; others are refused elsewhere."""
-    shape, weights = static_shape(data), static_shape(node.inputs[1])
-    result = static_shape(node.outputs[0])
-    if node.op_type != "Conv" or shape is None or weights is None or result is None:
-        return None
-    if not len(shape) == len(weights) == len(result) or len(shape) > 5:
-        return None
-    window = window_of(node, weights[2:], shape[2:])
-    window.fitted(shape[2:], result[2:])
-    return window
-
-
-def _padded(patch: GraphPatch, node: Node, data: Value, window: Window, zero_point: int) -> Value:
-    """Add a Pad with the number that stands for 0."""
-    shape, dtype = static_shape(data), dtype_of(data)
-    assert shape is not None
-    assert dtype is not None
-    pads = np.array([0, 0, *window.pads_begin, 0, 0, *window.pads_end], np.int64)
-    number = np.array(zero_point, dtype.numpy)
-    operands = [
-        added_constant(patch, f"{node.name}_{what}", content)
-        for what, content in (("pads", pads), ("zero_point", number))
-    ]
-    sizes = zip(shape[2:], window.pads_begin, window.pads_end, strict=True)
-    wide = (*shape[:2], *(length + begin + end for length, begin, end in sizes))
-    padded = Value(f"{node.name}_padded", TensorType(dtype, wide))
-    patch.add(Node("Pad", (data, *operands), (padded,), {}, name=f"{node.name}_pad"), node, (node,))
-    return padded
-
-
-def added_constant(patch: GraphPatch, name: str, array: Array) -> Value:
-    """Add a constant to a patch; the array is kept and must not be written any more."""
-    made = Value(name, TensorType(DType.of(array.dtype), array.shape), array)
-    patch.add_constant(made)
-    return made
 
 
 def signed(array: Array) -> Array:

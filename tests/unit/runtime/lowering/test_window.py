@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,3 +86,38 @@ def test_what_a_transposed_window_cuts_off(
     made = attributes.get("output_shape", [10])
     window = transposed_window(node_of(strides=[2], **attributes), [3], [5], made)
     assert (window.pads_begin, window.pads_end) == ((begin,), (end,))
+
+
+@EXAMPLES
+@given(*[st.integers(1, 5)] * 3, *[st.integers(0, 12)] * 2, st.integers(1, 6), st.integers(0, 4))
+def test_taps_that_see_pads_alone_are_left_out(
+    kernel: int, stride: int, dilation: int, begin: int, end: int, length: int, more: int
+) -> None:
+    """A convolution of random numbers stays what it was, and its pads and counts stay possible."""
+    window = Window((kernel,), (stride,), (dilation,), (begin,), (end,))
+    padded = length + begin + end
+    if padded < window.reach(0):
+        padded, length = window.reach(0) + more, length + window.reach(0) + more - padded
+    count = (padded - window.reach(0)) // stride + 1
+    chance = np.random.default_rng(kernel * 100 + length)
+    data, weights = chance.integers(1, 9, length), chance.integers(1, 9, kernel)
+
+    def convolved(by: Window, taps: np.ndarray) -> list[int]:
+        wide = np.pad(data, (by.pads_begin[0], by.pads_end[0]))
+        places = range(0, len(wide) - by.reach(0) + 1, by.strides[0])
+        step = by.dilations[0]
+        return [int((wide[at : at + by.reach(0) : step] * taps).sum()) for at in places]
+
+    (kept,) = window.seen_taps((length,), (count,))
+    trimmed = window.with_taps((kept,))
+    assert trimmed.kernel == (len(kept),)
+    assert convolved(trimmed, weights[kept.start : kept.stop]) == convolved(window, weights)
+
+
+@pytest.mark.parametrize(
+    ("dilation", "length", "kept"),
+    [(36, 4, range(1, 2)), (3, 4, range(3)), (4, 4, range(1, 2)), (36, 37, range(3))],
+)
+def test_a_wide_dilation_on_a_small_map_is_one_tap(dilation: int, length: int, kept: range) -> None:
+    window = Window((3,), (1,), (dilation,), (dilation,), (dilation,))
+    assert window.seen_taps((length,), (length,)) == (kept,)
