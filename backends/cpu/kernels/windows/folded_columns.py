@@ -1,8 +1,8 @@
 """Transposed convolutions as one matmul, whose columns are then added up where windows overlap.
 
 The matmul makes of each element of the input all that it adds to the result; a native kernel folds
-that into the image. Without AVX-512 oneDNN's own way with strides is slower, as long as the columns
-stay in a cache.
+that into the image. oneDNN's own way is slower of one element, and of fewer channels than a vector
+has lanes; without AVX-512 its way with strides is, too, as long as the columns stay in a cache.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ __all__ = ["emit_columns", "goes_by_columns"]
 MOST_COLUMN_BYTES = 3 << 19
 """What stays in a second-level cache, more or less; of more, oneDNN's way is as fast."""
 _AVX512 = 0x27  # of dnnl_cpu_isa_t
+_AVX512_LANES = 16
 _MAX_AXES = 2
 
 Array = np.ndarray[Any, Any]
@@ -34,10 +35,13 @@ def goes_by_columns(
     window: Window, weights: Sequence[int], source: Sequence[int], instruction_set: int
 ) -> bool:
     """True where this is the fastest; ``weights`` are (C, M, ...), of one group. Pure."""
-    if instruction_set & _AVX512 == _AVX512 or len(window.kernel) > _MAX_AXES:
+    if len(window.kernel) > _MAX_AXES:
         return False
     parts, stride = math.prod(window.kernel), math.prod(window.strides)
     is_single = math.prod(source[2:]) == 1
+    has_avx512 = instruction_set & _AVX512 == _AVX512
+    if has_avx512 and not is_single and weights[1] >= _AVX512_LANES:
+        return False
     columns = source[0] * math.prod(source[2:]) * math.prod(weights[1:])
     return (is_single or 1 < stride < parts) and columns * 4 <= MOST_COLUMN_BYTES
 

@@ -108,20 +108,23 @@ def window(kernel: int, stride: int, axes: int = 2) -> Window:
 
 
 @pytest.mark.parametrize(
-    ("size", "stride", "length", "instructions", "wanted"),
+    ("size", "stride", "length", "channels", "instructions", "wanted"),
     [
-        (4, 2, 8, AVX2, True),
-        (4, 2, 8, AVX512, False),
-        (2, 2, 8, AVX2, False),  # nothing overlaps, and oneDNN is as fast
-        (3, 1, 8, AVX2, False),
-        (4, 1, 1, AVX2, True),
-        (4, 2, 64, AVX2, False),  # columns that no cache has
+        (4, 2, 8, 32, AVX2, True),
+        (4, 2, 8, 32, AVX512, False),
+        (4, 2, 8, 3, AVX512, True),  # fewer than a vector has lanes
+        (2, 2, 8, 32, AVX2, False),  # nothing overlaps, and oneDNN is as fast
+        (2, 2, 8, 3, AVX512, False),
+        (3, 1, 8, 32, AVX2, False),
+        (4, 1, 1, 32, AVX2, True),
+        (4, 1, 1, 32, AVX512, True),
+        (4, 2, 64, 32, AVX2, False),  # columns that no cache has
     ],
 )
 def test_where_it_pays(
-    size: int, stride: int, length: int, instructions: int, wanted: bool
+    size: int, stride: int, length: int, channels: int, instructions: int, wanted: bool
 ) -> None:
-    weights, source = (32, 32, size, size), (1, 32, length, length)
+    weights, source = (32, channels, size, size), (1, 32, length, length)
     assert goes_by_columns(window(size, stride), weights, source, instructions) is wanted
 
 
