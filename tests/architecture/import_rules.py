@@ -52,6 +52,8 @@ PROGRAM = "aioinfer.__main__"
 
 PROGRAMS = ("aioinfer.runtime.onnx_native.program", "aioinfer.backends.cuda.plan_worker_program")
 """Modules that are the program of a process of their own, of one thread."""
+OF_PROGRAMS = ("aioinfer.backends.cuda.libraries.cudnn_builder",)
+"""Modules that such a program loads, too, without the rest: who calls them in ours is the guard."""
 LOOPS = frozenset({"asyncio", "contextvars", "outcome", "trio"})
 
 # Loading `aioinfer`, or a backend's plugin.py, may load these and the standard library only.
@@ -302,7 +304,10 @@ def unguarded(sources: Mapping[str, Source]) -> list[str]:
     for path, source in sources.items():
         parts = source.module.split(".")
         is_runtime = len(parts) > 1 and parts[1] in ("executors", "runtime", "backends")
-        is_apart = source.module in PROGRAMS or parts[1:3] == ["runtime", "testing"]
+        is_apart = source.module in (*PROGRAMS, *OF_PROGRAMS) or parts[1:3] == [
+            "runtime",
+            "testing",
+        ]
         if is_runtime and not is_apart:
             lines = sorted(_unguarded_lines(ast.parse(source.text), False))
             found += [f"{path}:{line}: write it below `with late_imports:`" for line in lines]

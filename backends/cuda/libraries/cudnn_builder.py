@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from ....executors.late_imports import late_imports
 from .cudnn_graph import GraphDescription, PlanCandidate
 
 __all__ = [
@@ -42,8 +41,7 @@ class RefusedError(Exception):
 
 def find_frontend() -> ModuleType:
     """Load the frontend, and cuDNN; raises ImportError that says what is missing."""
-    with late_imports:
-        frontend = importlib.import_module("cudnn")
+    frontend = importlib.import_module("cudnn")
     if not hasattr(frontend, "Handle"):
         version = getattr(frontend, "__version__", "of unknown version")
         raise ImportError(f"cudnn frontend {version} is older than 1.27")
@@ -194,8 +192,7 @@ def _listed(value: Any) -> Any:
 def _load_compiler() -> None:
     """Make cuDNN find NVRTC and what it includes, where they are installed as wheels."""
     try:
-        with late_imports:
-            pathfinder = importlib.import_module("cuda.pathfinder")
+        pathfinder = importlib.import_module("cuda.pathfinder")
         pathfinder.load_nvidia_dynamic_lib("nvrtc")
     except Exception:  # not installed, or nothing found: engines that need it are left out
         return

@@ -25,7 +25,8 @@ __all__ = ["close", "find_missing", "plan_on"]
 def find_missing() -> str | None:
     """Return what is missing to use cuDNN, or None; loads it, and needs no device."""
     try:
-        find_frontend()
+        with late_imports:
+            find_frontend()
     except ImportError as error:
         return f"{error}; {_WAY_OUT}"
     return None
@@ -75,7 +76,8 @@ def _plans_of(device_id: int) -> CudnnPlans:
 
 
 def _open(device_id: int, workers: PlanWorkers) -> CudnnPlans:
-    frontend = find_frontend()
+    with late_imports:
+        frontend = find_frontend()
     device = str(frontend.create_device_properties(device_id).serialize()).rstrip("\0")
     facts = json.loads(device)
     environment = {

@@ -23,7 +23,7 @@ def test_nodes_of_constants_become_constants() -> None:
     assert str(model).splitlines() == [
         "graph g {",
         "  input %x: float32[2]",
-        "  constant %b: float32[2] = [11.,44.]",
+        "  constant %b: float32[2] = [11.0,44.0]",
         "  %y: float32[2] = Add(%x, %b)  # Add_1",
         "  return %y",
         "}",

@@ -25,8 +25,8 @@ def test_after_a_conv_it_goes_into_weights_and_bias() -> None:
     assert str(model).splitlines() == [
         "graph g {",
         "  input %x: float32[n,1,h,w]",
-        "  constant %k_1: float32[2,1,1,1] = [[[[10.]]], [[[21.]]]]",
-        "  constant %b_1: float32[2] = [1.,7.]",
+        "  constant %k_1: float32[2,1,1,1] = [[[[10.0]]],[[[21.0]]]]",
+        "  constant %b_1: float32[2] = [1.0,7.0]",
         "  %y: float32[n,2,h,w] = Conv(%x, %k_1, %b_1) {strides=[2, 2]}"
         "  # Conv_0 from Conv_0, BatchNormalization_0",
         "  return %y",
