@@ -361,6 +361,7 @@ class Core(Closing):
         with self._closer:  # a second caller returns when the first is done
             self._executors.close()
             self._registry.close()
+        self._join_late_closer()
         return True
 
     def __reduce__(self) -> NoReturn:

@@ -59,6 +59,13 @@ class Closing(ABC):
         else:
             self._late_closer = closer
 
+    def _join_late_closer(self) -> None:
+        """Wait for such a thread, for which nothing is left to do, so that none is left behind."""
+        closer = self._late_closer
+        if closer is not None and closer is not threading.current_thread():
+            closer.join()
+            self._late_closer = None
+
     def _close_late(self) -> None:
         try:
             self.close()

@@ -406,6 +406,7 @@ class CompiledNetwork(Closing):
                     self._release()
         finally:
             self._closer.release()
+        self._join_late_closer()
         return True
 
     def _release(self) -> None:

@@ -193,3 +193,4 @@ async def test_a_core_that_is_not_drained_ends_its_runs(
         _ = request.results
     held[0].held.release()
     assert core.close(timeout_s=WAIT_S) is True
+    assert not [item for item in threading.enumerate() if item.name.startswith("aioinfer.close.")]
