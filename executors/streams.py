@@ -227,8 +227,11 @@ class StreamsExecutor(TaskExecutor):
             self._has_started = True
 
     def _work(self, lane: Lane) -> None:
-        mark_own_thread()
-        self._choose_cpus(lane)
+        try:
+            mark_own_thread()
+            self._choose_cpus(lane)
+        except MemoryError:  # or the thread would end, and what is in its queue wait for ever
+            _log.warning("%r is not bound to its CPUs", lane, exc_info=True)
         while (work := self._queue.get()) is not None:
             self._working.add(lane.index)
             try:

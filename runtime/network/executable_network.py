@@ -422,7 +422,11 @@ class ExecutableNetwork(CompiledNetwork):
 
     def _acquire_for_runs(self, config: StreamsConfig) -> StreamsExecutor:
         executor = self._core.executors.acquire(config)
-        note_given_back(executor)  # by a load that warms up: a close, which it has noted, does it
+        try:
+            note_given_back(executor)  # by a load that warms up: a close, which it noted, does it
+        except MemoryError:
+            self._core.executors.release(executor)
+            raise
         return executor
 
     def _release(self) -> None:

@@ -524,3 +524,18 @@ def test_a_close_ends_streams_that_wait_for_one_that_will_not_come() -> None:
     assert len(errors) == 1
     assert not thread.is_alive()
     assert not closing.is_alive()
+
+
+def test_a_worker_without_memory_for_choosing_its_cpus_works_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lacking: list[Lane] = []
+
+    def choose(executor: StreamsExecutor, lane: Lane) -> None:
+        lacking.append(lane)
+        raise MemoryError("for the call")
+
+    monkeypatch.setattr(StreamsExecutor, "_choose_cpus", choose)
+    with StreamsExecutor(StreamsConfig("lacking")) as executor:
+        executor.run_and_wait([lambda lane: NOW])
+    assert len(lacking) == 1
