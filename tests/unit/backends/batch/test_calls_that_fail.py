@@ -27,15 +27,23 @@ from unit.backends.answered_once import (
     model,
 )
 
+THROUGH_EXECUTORS = {"DEVICE_PROPERTIES": {"REFERENCE": {"INLINE_THRESHOLD_US": 0}}}
+"""No caller carries its runs itself, however short they are."""
+
 
 @pytest.mark.parametrize("ask", WAYS)
+@pytest.mark.parametrize(("config", "least"), [(THROUGH_EXECUTORS, 25), ({}, 4)])
 def test_each_request_is_answered_once_whichever_call_finds_no_memory(
-    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch, ask: Ask
+    core: aioinfer.Core,
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, Any],
+    least: int,
+    ask: Ask,
 ) -> None:
-    with core.load_network(model(), "BATCH:REFERENCE(4)") as network:
+    with core.load_network(model(), "BATCH:REFERENCE(4)", config) as network:
         call_count, failed_count = check_each_is_answered_once(network, batch, monkeypatch, ask)
-    assert call_count > 25, "calls were not seen"
-    assert failed_count > 10
+    assert call_count > least, "calls were not seen"
+    assert failed_count > least // 3
 
 
 def test_a_run_that_has_no_place_among_those_under_way_is_answered(core: aioinfer.Core) -> None:
