@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ....runtime.lowering.strides import row_major
 
-__all__ = ["memory_order", "reshaped_strides"]
+__all__ = ["memory_order", "ordered_strides", "reshaped_strides"]
 
 
 def reshaped_strides(
@@ -56,3 +56,9 @@ def reshaped_strides(
 def memory_order(strides: Sequence[int]) -> list[int]:
     """List the axes from the one with the farthest neighbours to the one with the nearest."""
     return sorted(range(len(strides)), key=lambda axis: -strides[axis])
+
+
+def ordered_strides(shape: Sequence[int], order: Sequence[int]) -> list[int]:
+    """Return the strides of a shape without gaps whose axes lie in this order, the nearest last."""
+    strides = dict(zip(order, row_major([shape[axis] for axis in order]), strict=True))
+    return [strides[axis] for axis in range(len(shape))]

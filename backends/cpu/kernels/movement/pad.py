@@ -17,10 +17,9 @@ from .....runtime.lowering.pad import (
     pads_of,
     repeated_indices,
 )
-from .....runtime.lowering.strides import row_major
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
-from ...plans.view_strides import memory_order
+from ...plans.view_strides import memory_order, ordered_strides
 from ..registry import kernel
 from .shapes import word_of
 from .views import permuted, sliced
@@ -60,7 +59,7 @@ def _fill_around(
         return
     operand = sliced(source, builder, begin, kept)
     dtype, order = operand.dtype, _order(operand, result)
-    made = builder.result(result, _layout_in(order, wanted, dtype))
+    made = builder.result(result, Layout.plain(wanted, dtype, ordered_strides(wanted, order)))
     whole, lengths = permuted(made, order, builder), [kept[axis] for axis in order]
     start = [max(0, pads[axis][0]) for axis in order]
     word = word_of(_value(node, builder.dtype(source)).astype(dtype.numpy))
@@ -83,11 +82,6 @@ def _order(operand: Operand, result: Value) -> list[int]:
     if operand.layout.strides is None or result.is_graph_output:
         return list(range(len(operand.shape)))
     return memory_order(operand.layout.strides)
-
-
-def _layout_in(order: Sequence[int], shape: Sequence[int], dtype: DType) -> Layout:
-    strides = row_major([shape[axis] for axis in order])
-    return Layout.plain(shape, dtype, [strides[order.index(axis)] for axis in range(len(shape))])
 
 
 def _borders(

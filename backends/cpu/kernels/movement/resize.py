@@ -20,7 +20,7 @@ from .....runtime.operators.images.resampling import WeightedIndices
 from .....runtime.passes.rewriting.matching import dtype_of
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
-from ...plans.view_strides import memory_order
+from ...plans.view_strides import memory_order, ordered_strides
 from ..registry import kernel
 from .views import permuted
 
@@ -95,12 +95,8 @@ class _Place:
         layout = Layout.plain(lengths, dtype)
         if not is_last:
             return self._builder.temporary(layout)
-        assert layout.strides is not None
-        ordered = Layout.plain(
-            [layout.shape[axis] for axis in self._back],
-            dtype,
-            [layout.strides[axis] for axis in self._back],
-        )
+        shape = [lengths[axis] for axis in self._back]
+        ordered = Layout.plain(shape, dtype, ordered_strides(shape, self._order))
         return self._builder.result(self._result, ordered).viewed(layout)
 
 

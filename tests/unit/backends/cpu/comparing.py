@@ -22,6 +22,7 @@ __all__ = [
     "precisions",
     "run",
     "skip_without_bfloat16",
+    "skip_without_int8",
 ]
 
 BF16_BOUND = 3e-2
@@ -54,6 +55,12 @@ def skip_without_bfloat16() -> None:
     """Skip the test that calls where the processor computes in float32 only."""
     if "bf16" not in precisions():
         pytest.skip("this CPU has no instructions for bf16")
+
+
+def skip_without_int8(core: Core) -> None:
+    """Skip the test that calls where the processor computes stored numbers in float32."""
+    if "INT8" not in core.get_metric("CPU", "OPTIMIZATION_CAPABILITIES"):
+        pytest.skip("this CPU sums up no products of 8 bits in 32")
 
 
 def has_wide_vectors() -> bool:

@@ -15,6 +15,7 @@ from aioinfer import Core
 from aioinfer.backends.cpu.kernels.registry import KERNELS
 from aioinfer.errors import AioInferError, UnsupportedOpError
 from aioinfer.runtime.graph import DType, Graph, Node, TensorType, Value
+from unit.backends.cpu.comparing import skip_without_int8
 from unit.backends.cpu.quantized_models import Arrays, bert_layer, perceptron
 
 RANDOM = np.random.default_rng(11)
@@ -28,8 +29,7 @@ TYPES = {
 
 @pytest.fixture
 def int8(core: Core) -> None:
-    if "INT8" not in core.get_metric("CPU", "OPTIMIZATION_CAPABILITIES"):
-        pytest.skip("this CPU sums up no products of 8 bits in 32")
+    skip_without_int8(core)
 
 
 def model_of(

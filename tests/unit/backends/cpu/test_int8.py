@@ -21,6 +21,7 @@ from aioinfer.backends.cpu.precision import has_native_int8
 from aioinfer.errors import AioInferError, BlobError
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
+from unit.backends.cpu.comparing import skip_without_int8
 from unit.backends.cpu.quantized_models import (
     bert_layer,
     long_product,
@@ -45,8 +46,7 @@ def core() -> Iterator[Core]:
 
 @pytest.fixture
 def int8(core: Core) -> None:
-    if "INT8" not in core.get_metric("CPU", "OPTIMIZATION_CAPABILITIES"):
-        pytest.skip("this CPU sums up no products of 8 bits in 32")
+    skip_without_int8(core)
 
 
 def samples(shape: tuple[int, ...], count: int = 4) -> list[dict[str, np.ndarray]]:

@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
+from unit.backends.cpu.comparing import skip_without_int8
 
 node = helper.make_node
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
@@ -19,8 +20,7 @@ TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 @pytest.fixture
 def core() -> Iterator[Core]:
     with Core() as made:
-        if "INT8" not in made.get_metric("CPU", "OPTIMIZATION_CAPABILITIES"):
-            pytest.skip("this CPU sums up no products of 8 bits in 32")
+        skip_without_int8(made)
         yield made
 
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
 from aioinfer.errors import TensorError
+from unit.backends.cpu.comparing import skip_without_int8
 
 node = helper.make_node
 ROWS, COLUMNS = 300, 16
@@ -21,8 +22,7 @@ GATHERED = node("Gather", ["table", "x"], ["y"])
 @pytest.fixture
 def core() -> Iterator[Core]:
     with Core() as made:
-        if "INT8" not in made.get_metric("CPU", "OPTIMIZATION_CAPABILITIES"):
-            pytest.skip("this CPU sums up no products of 8 bits in 32")
+        skip_without_int8(made)
         yield made
 
 
