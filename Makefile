@@ -18,7 +18,7 @@ BIN := .venv/bin
 DEMO := .venv/demo.stamp
 TEST := .venv/test.stamp
 DEV := .venv/dev.stamp
-NATIVE := $(wildcard backends/cpu/native/*.[ch] backends/cpu/native/int8/*.[ch] backends/cpu/native/packed/*.[ch])
+NATIVE := $(wildcard backends/cpu/native/*.[ch] backends/cpu/native/int8/*.[ch] backends/cpu/native/packed/*.[ch] backends/cpu/native/teams/*.[ch])
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # Triton's client caps ml_dtypes and protobuf below our pins, and runs with them all the same.
 CLIENT := tritonclient==2.73.0

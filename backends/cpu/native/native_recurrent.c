@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "steps.h"
-#include "team.h"
+#include "teams/team.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("fp-contract=fast") /* sums and functions are chains of multiply-adds */

@@ -7,7 +7,7 @@
 #include "primitives.h"
 
 #include "number_buffers.h"
-#include "team.h"
+#include "teams/team.h"
 
 #include <pthread.h>
 #include <signal.h>

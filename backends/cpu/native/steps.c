@@ -23,12 +23,12 @@
 
 #include <time.h>
 
-#include "adopted_library.h"
+#include "teams/adopted_library.h"
 #include "box_suppression.h"
 #include "memories.h"
 #include "primitives.h"
 #include "steps.h"
-#include "team.h"
+#include "teams/team.h"
 
 #include <errno.h>
 

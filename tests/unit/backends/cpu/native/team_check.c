@@ -296,6 +296,108 @@ static void waiting(void)
     pthread_join(thread, NULL);
 }
 
+static void stay_on(int cpu, pid_t thread)
+{
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(cpu, &only);
+    CHECK(sched_setaffinity(thread, sizeof only, &only) == 0);
+}
+
+static void allow(const cpu_set_t *cpus, pid_t thread)
+{
+    CHECK(sched_setaffinity(thread, sizeof *cpus, cpus) == 0);
+}
+
+static void wait_for_sleep(struct team *team)
+{
+    char state = 0, file[64];
+    snprintf(file, sizeof file, "/proc/self/task/%d/stat", atomic_load(&team->helpers->place.thread));
+    while (atomic_load(&team->sleepers) == 0 || state != 'S') {
+        FILE *stat = fopen(file, "r");
+        CHECK(stat != NULL && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(stat);
+        sched_yield();
+    }
+}
+
+struct met {
+    int helpers_cpu;
+    cpu_set_t helpers_cpus;
+};
+
+static void meet(void *data)
+{
+    struct met *met = data;
+    team_barrier(); /* so the helper has come */
+    if (team_part() == 0)
+        return;
+    met->helpers_cpu = sched_getcpu();
+    CHECK(sched_getaffinity(0, sizeof met->helpers_cpus, &met->helpers_cpus) == 0);
+}
+
+static struct met meet_helper(void)
+{
+    struct met met = {.helpers_cpu = -1};
+    team_begin(meet, &met, 2);
+    meet(&met);
+    team_end();
+    return met;
+}
+
+/* A helper that sleeps on its caller's CPU wakes on another one, may go anywhere then, and is left where
+ * it is while others want that one, or where somebody has put it. */
+static void placed(void)
+{
+    cpu_set_t all;
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0 && CPU_COUNT(&all) > 1);
+    const int cpu = sched_getcpu();
+    int moves = 0;
+    for (int round = 0; round < 20; round++) {
+        stay_on(cpu, 0); /* and whom it starts */
+        CHECK(meet_helper().helpers_cpu == cpu);
+        const pid_t helper = atomic_load(&own_team->helpers->place.thread);
+        wait_for_sleep(own_team);
+        CHECK(meet_helper().helpers_cpu == cpu); /* there is no other that it may go to */
+        wait_for_sleep(own_team);
+        allow(&all, helper);
+        const struct met met = meet_helper();
+        CHECK(CPU_EQUAL(&met.helpers_cpus, &all));
+        moves += met.helpers_cpu != cpu;
+        stay_on(cpu, helper);
+        CHECK(meet_helper().helpers_cpu == cpu);
+    }
+    CHECK(moves > 10); /* others may have taken it back */
+    struct placement own = {.sleeps_on = cpu};
+    allow(&all, 0);
+    placement_begin(&own);
+    placement_leave(&own, cpu + 1);
+    CHECK(!atomic_load(&own.is_moved));
+    placement_leave(&own, cpu);
+    CHECK(atomic_load(&own.is_moved) && sched_getcpu() != cpu);
+    stay_on(cpu, 0);
+    placement_wake(&own);
+    CHECK(sched_getaffinity(0, sizeof all, &all) == 0 && CPU_COUNT(&all) == 1);
+}
+
+/* The first long wait forbids moves for a tenth of a second, each one soon after for twice as long as before. */
+static void patient(void)
+{
+    struct patience patience = {0};
+    const int64_t ms = 1000000;
+    patience_waited(&patience, ms / 4, 1000 * ms);
+    CHECK(patience.until_ns == 0);
+    const int64_t lengths[] = {100, 200, 400, 800, 1000, 1000};
+    for (int index = 0; index < 6; index++) {
+        const int64_t now = patience.until_ns + patience.last_ns + 1000 * ms * (index == 0);
+        patience_waited(&patience, ms, now);
+        CHECK(patience.until_ns == now + lengths[index] * ms);
+    }
+    const int64_t later = patience.until_ns + 4 * patience.last_ns + 1;
+    patience_waited(&patience, ms, later);
+    CHECK(patience.until_ns == later + 100 * ms);
+}
+
 typedef bool (*start_function)(long, long, long, long, long *, long *);
 typedef bool (*next_function)(long *, long *);
 
@@ -361,7 +463,9 @@ int main(int count, char **names)
                   {"last_regions", last_regions},
                   {"no_key", no_key},
                   {"wrapped", wrapped},
-                  {"forked_amid", forked_amid}};
+                  {"forked_amid", forked_amid},
+                  {"placed", placed},
+                  {"patient", patient}};
     for (size_t index = 0; count == 2 && index < sizeof checks / sizeof checks[0]; index++)
         if (strcmp(names[1], checks[index].name) == 0) {
             checks[index].check();

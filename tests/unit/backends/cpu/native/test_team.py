@@ -31,7 +31,7 @@ from unit.backends.cpu.comparing import assert_same_as_reference, missing_reason
 pytestmark = pytest.mark.skipif(missing_reason() is not None, reason="there is no CPU device here")
 COMPILER = shutil.which("cc")
 CHECKS = ["parts", "threads", "forked", "forked_amid", "nested", "waiting", "loops"]
-CHECKS += ["last_regions", "no_key", "wrapped"]
+CHECKS += ["last_regions", "no_key", "wrapped", "patient"]
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,10 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if COMPILER is None:
         pytest.skip("there is no C compiler")
     program = tmp_path_factory.mktemp("team") / "team_check"
-    (sources,) = map(Path, room.__path__)
-    files = [Path(__file__).with_name("team_check.c"), sources / "openmp_calls.c"]
+    (folder,) = map(Path, room.__path__)
+    sources = folder / "teams"
+    files = [Path(__file__).with_name("team_check.c")]
+    files += [sources / "openmp_calls.c", sources / "placement.c"]
     options = ["-std=gnu11", "-O2", "-pthread", f"-I{sources}", "-o", str(program)]
     subprocess.run([COMPILER, *options, *map(str, files)], check=True, timeout=100)
     return program
@@ -57,6 +59,12 @@ def run(program: Path, name: str, **how: Any) -> subprocess.CompletedProcess[str
 @pytest.mark.parametrize("name", CHECKS)
 def test_teams_by_themselves(check: Path, name: str) -> None:
     ended = run(check, name)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is one CPU here")
+def test_a_helper_does_not_wake_on_its_callers_cpu(check: Path) -> None:
+    ended = run(check, "placed")
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

@@ -2,7 +2,7 @@
 #ifndef AIOINFER_CPU_ADOPTED_LIBRARY_H
 #define AIOINFER_CPU_ADOPTED_LIBRARY_H
 
-#include "python_api.h"
+#include "../python_api.h"
 
 PyObject *adopt_library(PyObject *module, PyObject *args);
 

@@ -13,6 +13,8 @@
 #define _GNU_SOURCE
 #include "team.h"
 
+#include "placement.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -34,6 +36,12 @@
 
 #define LINE 64 /* bytes that processors hand to each other */
 
+struct helper {
+    struct team *team;
+    struct helper *next;
+    struct placement place;
+};
+
 struct team {
     _Alignas(LINE) _Atomic uint64_t claims; /* region << 32 | parts << 16 | next part */
     _Alignas(LINE) atomic_uint region;      /* the latest; helpers sleep on it */
@@ -46,6 +54,8 @@ struct team {
     team_function function;
     void *data;
     int helper_count;
+    struct helper *helpers;
+    struct patience patience;
     atomic_int caller_cpu, helper_cpu; /* where they were of late: of helpers, one that claimed a part */
     atomic_int users; /* threads that know this memory, of which the last frees it */
     atomic_int is_over;
@@ -116,16 +126,29 @@ static unsigned look_out(atomic_uint *word, unsigned seen, atomic_int *others_cp
     return found;
 }
 
-static unsigned next_region(struct team *team, unsigned seen)
+static unsigned next_region(struct helper *helper, unsigned seen)
 {
+    struct team *team = helper->team;
     unsigned found = look_out(&team->region, seen, &team->caller_cpu);
     while (found == seen) {
+        placement_sleep(&helper->place);
         atomic_fetch_add(&team->sleepers, 1);
         if (futex(&team->region, FUTEX_WAIT, seen) != 0)
             atomic_fetch_sub(&team->sleepers, 1); /* who wakes it does so otherwise */
+        placement_wake(&helper->place);
         found = atomic_load(&team->region);
     }
     return found;
+}
+
+/* Before they are woken, which those cannot be that are still on their way to sleep. */
+static void keep_off_callers_cpu(struct team *team)
+{
+    const int cpu = atomic_load_explicit(&team->caller_cpu, memory_order_relaxed);
+    if (atomic_load(&team->sleepers) == 0 || now_ns() < team->patience.until_ns)
+        return;
+    for (struct helper *helper = team->helpers; helper != NULL; helper = helper->next)
+        placement_leave(&helper->place, cpu);
 }
 
 static void wake_helpers(struct team *team, int count)
@@ -139,18 +162,25 @@ static void wake_helpers(struct team *team, int count)
 
 static void let_go(struct team *team)
 {
-    if (atomic_fetch_sub(&team->users, 1) == 1)
-        free(team);
+    if (atomic_fetch_sub(&team->users, 1) != 1)
+        return;
+    for (struct helper *helper = team->helpers, *next; helper != NULL; helper = next) {
+        next = helper->next;
+        free(helper);
+    }
+    free(team);
 }
 
-static void *help(void *shared)
+static void *help(void *own)
 {
-    struct team *team = shared;
+    struct helper *helper = own;
+    struct team *team = helper->team;
     unsigned region = 0;
 
     pthread_setname_np(pthread_self(), "aioinfer.team");
+    placement_begin(&helper->place);
     for (;;) {
-        region = next_region(team, region);
+        region = next_region(helper, region);
         if (atomic_load(&team->is_over))
             break;
         for (int part; (part = claim(team, region)) >= 0;) {
@@ -217,23 +247,33 @@ static int start_helper(struct team *team)
 {
     sigset_t all, before;
     pthread_attr_t attributes;
-    pthread_t helper;
+    pthread_t thread;
     int status = pthread_attr_init(&attributes);
 
     if (status != 0)
         return status;
+    struct helper *started = malloc(sizeof *started);
+    if (started == NULL)
+        status = ENOMEM;
+    else
+        *started = (struct helper){.team = team, .next = team->helpers, .place.sleeps_on = -1};
     sigfillset(&all);
-    status = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    if (status == 0)
+        status = pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     if (status == 0)
         status = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (status == 0) {
         atomic_fetch_add(&team->users, 1);
-        status = pthread_create(&helper, &attributes, help, team);
+        status = pthread_create(&thread, &attributes, help, started);
         if (status != 0)
             atomic_fetch_sub(&team->users, 1);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
     pthread_attr_destroy(&attributes);
+    if (status == 0)
+        team->helpers = started;
+    else
+        free(started);
     return status;
 }
 
@@ -296,6 +336,7 @@ void team_begin(team_function function, void *data, int count)
     atomic_store(&team->ended, 0);
     atomic_store_explicit(&team->caller_cpu, sched_getcpu(), memory_order_relaxed);
     const unsigned region = region_after(atomic_load(&team->region));
+    keep_off_callers_cpu(team);
     atomic_store(&team->claims, claims_of(region, count, 1));
     atomic_store(&team->region, region);
     wake_helpers(team, count - 1);
@@ -308,10 +349,13 @@ static void wait_for_helpers(struct team *team, unsigned count)
     while (ended < count) {
         const unsigned found = look_out(&team->ended, ended, &team->helper_cpu);
         if (found == ended) {
+            const int64_t asleep_ns = now_ns();
             atomic_store(&team->is_caller_asleep, 1);
             if (atomic_load(&team->ended) == ended)
                 futex(&team->ended, FUTEX_WAIT, ended);
             atomic_store(&team->is_caller_asleep, 0);
+            if (atomic_load(&team->helper_cpu) != atomic_load(&team->caller_cpu))
+                patience_waited(&team->patience, now_ns() - asleep_ns, now_ns());
         }
         ended = atomic_load(&team->ended);
     }
