@@ -103,18 +103,17 @@ class StepRunner:
 
     def suppress_boxes(
         self, corners: Array, order: Array, limit: int, most_overlap: np.floating
-    ) -> list[int]:
+    ) -> Array:
         """Take boxes in this order, each unless one that was taken overlaps it by more.
 
-        As ``box_suppression.keep``, for corners in float32. Raises IndexError for an order that
-        names a box which is not there, or MemoryError.
+        As ``box_suppression.keep``, for corners in float32; both arrays are the caller's alone.
+        Raises IndexError for an order that names a box which is not there, or MemoryError.
         """
         kept: Array = np.empty(min(limit, order.size), np.int64)
         corners = np.ascontiguousarray(corners, np.float32)
         order = np.ascontiguousarray(order, np.int64)
         count = self._steps.suppress_boxes(float(most_overlap), corners, order, kept)
-        found: list[int] = kept[:count].tolist()
-        return found
+        return kept[:count]
 
     def kind(self, kernel: str) -> int:
         """Return the number of a kernel in step tables; DeviceError if there is none."""

@@ -30,7 +30,7 @@ def find_native(node: Node, runner: StepRunner) -> Operator | None:
 
 def _keep(
     runner: StepRunner, corners: Array, order: Array, limit: int, most_overlap: np.floating
-) -> list[int]:
+) -> Array:
     """Choose by the boxes' type: what is not float32 is left to numpy."""
     if corners.dtype != np.float32:
         return keep(corners, order, limit, most_overlap)

@@ -11,7 +11,7 @@ from ..plain_operators import Array
 
 __all__ = ["Keep", "keep", "non_max_suppression", "select_boxes"]
 
-Keep = Callable[[Array, Array, int, "np.floating"], list[int]]
+Keep = Callable[[Array, Array, int, "np.floating"], Array]
 """``keep(corners, order, limit, most_overlap)`` takes boxes in this order, as :func:`keep` does."""
 
 _FIRST_GROUP = 32
@@ -71,15 +71,17 @@ def select_boxes(
     least_score = None
     if score_threshold is not None:
         least_score = scores.dtype.type(_number(score_threshold, 0.0, "score_threshold"))
-    selected: list[tuple[int, int, int]] = []
+    selected: list[Array] = [np.empty((0, 3), np.int64)]
     with np.errstate(all="ignore"):
         for batch in range(len(boxes) if limit > 0 else 0):
             corners = _corners(boxes[batch], center_point_box)
             for number, of_class in enumerate(scores[batch]):
                 left = _by_score(of_class, least_score)
                 kept = keep(corners, left, limit, most_overlap)
-                selected += [(batch, number, box) for box in kept]
-    return np.array(selected, np.int64).reshape(-1, 3)
+                rows = np.empty((kept.size, 3), np.int64)
+                rows[:, 0], rows[:, 1], rows[:, 2] = batch, number, kept
+                selected.append(rows)
+    return np.concatenate(selected)
 
 
 def _by_score(scores: Array, least_score: np.floating | None) -> Array:
@@ -90,13 +92,13 @@ def _by_score(scores: Array, least_score: np.floating | None) -> Array:
     return above[np.argsort(-scores[above], kind="stable")]
 
 
-def keep(corners: Array, left: Array, limit: int, most_overlap: np.floating) -> list[int]:
-    """Take boxes in this order, each unless it overlaps one that was taken before.
+def keep(corners: Array, left: Array, limit: int, most_overlap: np.floating) -> Array:
+    """Take boxes in this order, each unless it overlaps one that was taken before; as int64.
 
     In groups: a group is held against what was taken, and what is left of it against itself, so
     that numpy compares many pairs at once. Groups begin small, for limits are often small.
     """
-    kept: list[int] = []
+    kept = list[int]()
     start, count = 0, _FIRST_GROUP
     while start < left.size and len(kept) < limit:
         group = left[start : start + count]
@@ -105,7 +107,7 @@ def keep(corners: Array, left: Array, limit: int, most_overlap: np.floating) -> 
             taken = corners[kept[first : first + _LARGEST_GROUP]]
             group = group[~_overlaps(taken, corners[group], most_overlap).any(axis=0)]
         kept += _kept_of_group(corners[group], group, limit - len(kept), most_overlap)
-    return kept
+    return np.array(kept, np.int64)
 
 
 def _kept_of_group(corners: Array, group: Array, room: int, most_overlap: np.floating) -> list[int]:

@@ -29,7 +29,8 @@ def test_it_keeps_what_numpy_keeps(count: int, limit: int, most_overlap: float) 
         threshold = np.float32(most_overlap)
         with np.errstate(all="ignore"):
             wanted = keep(corners, order, limit, threshold)
-        assert runner.suppress_boxes(corners, order, limit, threshold) == wanted
+        found = runner.suppress_boxes(corners, order, limit, threshold)
+        assert found.tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize("number", [-1, 3])
@@ -37,3 +38,32 @@ def test_an_order_that_names_a_box_which_is_not_there_is_refused(number: int) ->
     runner = step_runner(open_engine())
     with pytest.raises(IndexError, match="names a box that is not there"):
         runner.suppress_boxes(drawn(3, 0), np.array([0, number]), 2, np.float32(0.5))
+
+
+def spread(count: int, seed: int) -> np.ndarray:
+    """Boxes of 40 classes, each beside the others as offsets put them; some reach over all."""
+    chance = np.random.default_rng(seed)
+    low = chance.random((count, 2)) * 30 + 40 * chance.integers(0, 40, (count, 1))
+    size = chance.random((count, 2)) * [6, 30][seed % 2] - 0.1
+    boxes = np.concatenate([low, low + size], axis=1)
+    boxes[::211] = [0, 0, 1600, 1600]
+    boxes[1::97, seed % 2] = -1e30  # beyond the first stretch of what is chosen for the others
+    boxes[2::89] = boxes[2::89, [2, 3, 0, 1]]  # both sides are negative, and the area is not
+    if seed >= 4:
+        boxes[3::101, 2 + seed % 2] = np.inf
+    return np.ascontiguousarray(boxes, np.float32)
+
+
+@pytest.mark.parametrize("limit", [100, 2**40])
+def test_far_boxes_are_told_apart_as_near_ones_are(limit: int) -> None:
+    runner = step_runner(open_engine())
+    for seed in range(8):
+        corners = spread(2500, seed)
+        if seed % 4 < 2:
+            corners = corners[np.abs(corners).max(axis=1) < 1e5]
+        order = np.random.default_rng(seed).permutation(len(corners))
+        with np.errstate(all="ignore"):
+            wanted = keep(corners, order, limit, np.float32(0.4))
+        found = runner.suppress_boxes(corners, order, limit, np.float32(0.4))
+        assert found.tolist() == wanted.tolist()
+        assert 0 < wanted.size <= min(limit, len(corners) - 1)
