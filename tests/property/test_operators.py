@@ -41,7 +41,7 @@ ELSEWHERE = {
         *("ScatterND", "TensorScatter", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
         *("aioinfer.cpu.Int8Conv", "aioinfer.cpu.Int8MatMul", "aioinfer.cpu.Int8Table"),
         *("aioinfer.cpu.LayerNormalization", "aioinfer.cpu.RMSNormalization"),
-        "aioinfer.cpu.PairDistances",
+        *("aioinfer.cpu.PairDistances", "aioinfer.cpu.PixelShuffle"),
         *("ai.onnx.ml.ArrayFeatureExtractor", "ai.onnx.ml.Binarizer"),
         *("ai.onnx.ml.FeatureVectorizer", "ai.onnx.ml.Imputer", "ai.onnx.ml.LabelEncoder"),
         *("ai.onnx.ml.OneHotEncoder", "ai.onnx.ml.SVMClassifier", "ai.onnx.ml.SVMRegressor"),

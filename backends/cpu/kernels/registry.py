@@ -52,6 +52,7 @@ FAMILIES = {
     "matrices.recurrent": "GRU LSTM RNN",
     "movement.copies": "Concat DepthToSpace Expand Gather SpaceToDepth Tile",
     "movement.pad": "Pad",
+    "movement.pixel_shuffle": "aioinfer.cpu::PixelShuffle",
     "movement.resize": "Resize",
     "movement.shapes": "ConstantOfShape Range Shape Size",
     "movement.views": "Flatten Identity Reshape Slice Split Squeeze Transpose Unsqueeze",

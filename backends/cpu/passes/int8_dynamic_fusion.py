@@ -24,10 +24,9 @@ from .int8_fusion import (
     channel_axis,
     fits_sums,
     is_plain,
-    signed,
 )
 from .int8_windows import added_constant
-from .quantization_facts import Weights, dynamically_dequantized, weights_of
+from .quantization_facts import Weights, dynamically_dequantized, signed, weights_of
 
 __all__ = ["Int8DynamicFusion"]
 

@@ -49,15 +49,18 @@ class Int8Epilogue:
         return self.nodes[-1].outputs[0]
 
 
-def follow(node: Node) -> Int8Epilogue:
-    """Walk forward from a matmul, as far as its sums can be brought."""
+def follow(node: Node, *, takes_sums: bool = True) -> Int8Epilogue:
+    """Walk forward from a matmul, as far as its sums can be brought.
+
+    ``takes_sums``: the Add of a residual block may be a step, as its other tensor lies like this.
+    """
     found = activated(Int8Epilogue((node,)), _leaves_numbers)
     user = next_of(found)
     stored = None if user is None else _stored_by(user, found.result)
     if user is None or stored is None:
         return Int8Epilogue((node,))
     first = replace(found, nodes=(*found.nodes, user), stored=stored)
-    return _longer(first) or first
+    return (_longer(first) if takes_sums else None) or first
 
 
 def quantizing(stored: Quantization) -> tuple[PostOp, ...]:

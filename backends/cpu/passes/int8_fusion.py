@@ -1,32 +1,44 @@
-"""Conv, Gemm and MatMul between DequantizeLinear and QuantizeLinear, in int8.
+"""Conv, ConvTranspose, Gemm and MatMul between DequantizeLinear and QuantizeLinear, in int8.
 
 Theory of operation. A matmul of what was dequantised by one scale and weights that are int8 around
 0 is a sum of products of small integers, times a scale for each channel. The zero point of the data
 is taken out of the sums with the bias, since weights are known; pads, which stand for the real 0,
 then have to hold it. What is stored in 8 bits again is shifted and scaled to its own numbers along
-with that: a Relu costs nothing where it is where the type ends.
+with that: a Relu costs nothing where it is where the type ends. A ConvTranspose is a convolution of
+its phases (phases.py), which are then moved as they are stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....runtime.graph import DType, Graph, Node, Value
+from ....runtime.lowering.window import Window
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.rewriting.matching import dtype_of, static_shape
 from ..onednn.post_ops import CPU_DOMAIN, PostOp
 from .elementwise_steps import MAX_POST_OPS
 from .int8_epilogue import Int8Epilogue, follow, tidied
-from .int8_windows import added_constant, conv_window, padded, seen_weights
+from .int8_windows import (
+    added_constant,
+    conv_window,
+    padded,
+    phased,
+    phases_value,
+    seen_weights,
+    shuffled,
+)
+from .phases import Phases
 from .quantization_facts import (
     RANGES,
     Quantization,
     Weights,
     dequantized,
+    signed,
     suits_int8,
     weights_of,
 )
@@ -37,7 +49,6 @@ __all__ = [
     "channel_axis",
     "fits_sums",
     "is_plain",
-    "signed",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -45,7 +56,7 @@ Array = np.ndarray[Any, Any]
 FIRST_OPERAND = 4
 """Operands of steps come after data, weights, shifts and scales."""
 
-_LEFT_OUT = frozenset({"alpha", "auto_pad", "beta", "transA"})
+_LEFT_OUT = frozenset({"alpha", "auto_pad", "beta", "output_padding", "output_shape", "transA"})
 _MOST = 2**31 - 1
 """That oneDNN's sums hold."""
 
@@ -73,7 +84,7 @@ class Int8Fusion(Pass):
         for node in nodes:
             if node.graph is not graph or node.domain:
                 continue
-            if node.op_type not in ("Conv", "Gemm", "MatMul"):
+            if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
                 continue
             patch = _patch(node, self._cache) if self._suits(node) else None
             if patch is not None:
@@ -87,22 +98,17 @@ def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
     data, facts = source
     if not fits_sums(node, weights, facts.dtype, cache):
         return None
-    channels = weights.array.shape[channel_axis(node)]
-    bias = node.input_at(2)
-    if bias is not None and (bias.constant is None or bias.constant.shape != (channels,)):
+    product = _product_of(node, data, weights, cache)
+    if product is None:
         return None
-    window = conv_window(node, data)
-    if node.op_type == "Conv" and window is None:
-        return None
-    if window is not None:
-        weights, window = seen_weights(node, data, weights, window, cache)
-    added = None if bias is None else bias.constant
-    epilogue = follow(node)
-    terms = _Terms(node, weights, facts, added, epilogue)
+    weights, window, phases = product.weights, product.window, product.phases
+    epilogue = follow(node, takes_sums=phases is None)
+    terms = _Terms(product, facts, epilogue)
     if len(terms.steps) > MAX_POST_OPS:
         epilogue = Int8Epilogue((node,))
-        terms = _Terms(node, weights, facts, added, epilogue)
-    made = Value(epilogue.result.name, epilogue.result.type)
+        terms = _Terms(product, facts, epilogue)
+    result = Value(epilogue.result.name, epilogue.result.type)
+    made = result if phases is None else phases_value(result, phases)
     shifts, scales = terms.constants(cache)
     if not (np.isfinite(shifts).all() and np.isfinite(scales).all()):
         return None
@@ -115,13 +121,14 @@ def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
             data = padded(patch, node, data, window, facts.zero_point)
             window = window.unpadded()
         attributes["kernel_shape"] = list(window.kernel)
+        attributes["strides"], attributes["dilations"] = [*window.strides], [*window.dilations]
         attributes["pads"] = [*window.pads_begin, *window.pads_end]
     array = cache.get("int8", (weights.array,), lambda: signed(weights.array))
     constants = [
         added_constant(patch, f"{node.name}_{what}", content)
         for what, content in (("weights", array), ("shifts", shifts), ("scales", scales))
     ]
-    kind = "Int8Conv" if node.op_type == "Conv" else "Int8MatMul"
+    kind = "Int8MatMul" if window is None else "Int8Conv"
     fused = Node(
         kind,
         (data, *constants, *epilogue.operands),
@@ -131,25 +138,49 @@ def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
         domain=CPU_DOMAIN,
     )
     patch.add(fused, epilogue.nodes[-1], epilogue.nodes)
-    patch.replace(epilogue.result, made)
+    if phases is not None and made is not result:
+        shuffle = shuffled(node, made, result, phases)
+        patch.add(shuffle, epilogue.nodes[-1], epilogue.nodes)
+    patch.replace(epilogue.result, result)
     for gone in epilogue.nodes:
         patch.remove(gone)
     return patch
 
 
+class _Product(NamedTuple):
+    """What is multiplied and added; the result's channels are ``axis`` of the weights."""
+
+    weights: Weights
+    bias: Array | None
+    axis: int
+    window: Window | None = None
+    phases: Phases | None = None
+
+
+def _product_of(node: Node, data: Value, weights: Weights, cache: ConstantCache) -> _Product | None:
+    """Return what a node multiplies, as a matmul or a convolution; None for what is refused."""
+    axis = channel_axis(node)
+    channels, value = weights.array.shape[axis], node.input_at(2)
+    if value is not None and (value.constant is None or value.constant.shape != (channels,)):
+        return None
+    bias = None if value is None else value.constant
+    if node.op_type not in ("Conv", "ConvTranspose"):
+        return _Product(weights, bias, axis)
+    window = conv_window(node, data)
+    if window is None:
+        return None
+    if node.op_type == "Conv":
+        weights, window = seen_weights(node, data, weights, window, cache)
+        return _Product(weights, bias, axis, window)
+    weights, bias, phases = phased(node, data, weights, bias, window, cache)
+    return _Product(weights, bias, 0, phases.window, phases)
+
+
 class _Terms:
     """What is added to sums and multiplied with them, and the steps that remain."""
 
-    def __init__(
-        self,
-        node: Node,
-        weights: Weights,
-        data: Quantization,
-        bias: Array | None,
-        epilogue: Int8Epilogue,
-    ) -> None:
-        self._weights, self._data, self._bias = weights, data, bias
-        self._channel_axis = channel_axis(node)
+    def __init__(self, product: _Product, data: Quantization, epilogue: Int8Epilogue) -> None:
+        self._product, self._data = product, data
         steps, stored = epilogue.steps, epilogue.stored
         if stored is not None:
             storing = PostOp.unary("linear", 1.0 / stored.scale, float(stored.zero_point))
@@ -163,17 +194,17 @@ class _Terms:
 
     def constants(self, cache: ConstantCache) -> tuple[Array, Array]:
         """Compute shifts and scales, once for all plans."""
-        numbers = (*self._data[:2], self._factor, self._shift, self._channel_axis)
-        sources = [self._weights.array, self._weights.scales]
-        if self._bias is not None:
-            sources.append(self._bias)
+        numbers = (*self._data[:2], self._factor, self._shift, self._product.axis)
+        sources = [*self._product.weights]
+        if self._product.bias is not None:
+            sources.append(self._product.bias)
         return (
             cache.get(f"int8 shifts {numbers}", sources, self._shifts),
             cache.get(f"int8 scales {numbers}", sources, self._scales),
         )
 
     def _wide_scales(self) -> Array:
-        scales = self._weights.scales.astype(np.float64).reshape(-1)
+        scales = self._product.weights.scales.astype(np.float64).reshape(-1)
         wide: Array = scales * self._data.scale * self._factor
         return wide
 
@@ -181,12 +212,12 @@ class _Terms:
         return self._wide_scales().astype(np.float32)
 
     def _shifts(self) -> Array:
-        array = self._weights.array
-        others = tuple(axis for axis in range(array.ndim) if axis != self._channel_axis)
+        array, bias = self._product.weights.array, self._product.bias
+        others = tuple(axis for axis in range(array.ndim) if axis != self._product.axis)
         sums = signed(array).sum(axis=others, dtype=np.int64)
         shifts: Array = -self._data.zero_point * sums * self._wide_scales() + self._shift
-        if self._bias is not None:
-            shifts = shifts + self._bias.astype(np.float64) * self._factor
+        if bias is not None:
+            shifts = shifts + bias.astype(np.float64) * self._factor
         return shifts.astype(np.float32)
 
 
@@ -221,10 +252,3 @@ def fits_sums(node: Node, weights: Weights, dtype: DType, cache: ConstantCache) 
 def channel_axis(node: Node) -> int:
     """Return the axis of the weights of a Conv, Gemm or MatMul that the result's channels are."""
     return 0 if node.op_type == "Conv" or node.attributes.get("transB", 0) else 1
-
-
-def signed(array: Array) -> Array:
-    """Return weights as int8; uint8 ones are around 128."""
-    if array.dtype == np.int8:
-        return array
-    return (array.astype(np.int16) - 128).astype(np.int8)

@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ....runtime.graph import DType, Node, TensorType, Value
-from ....runtime.lowering.window import Window, window_of
+from ....runtime.lowering.window import Window, transposed_window, window_of
 from ....runtime.passes import GraphPatch
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.rewriting.matching import dtype_of, static_shape
-from .quantization_facts import Weights
+from ..onednn.post_ops import CPU_DOMAIN
+from .phases import Phases, phase_weights, phases_of
+from .quantization_facts import Weights, signed
 
-__all__ = ["added_constant", "conv_window", "padded", "seen_weights"]
+__all__ = [
+    "added_constant",
+    "conv_window",
+    "padded",
+    "phased",
+    "phases_value",
+    "seen_weights",
+    "shuffled",
+]
 
 Array = np.ndarray[Any, Any]
 
 
 def conv_window(node: Node, data: Value) -> Window | None:
-    """Return the window of a Conv whose shapes fit each other; others are refused elsewhere."""
+    """Return the window of a Conv or ConvTranspose whose shapes fit each other.
+
+    Others are refused elsewhere.
+    """
     shape, weights = static_shape(data), static_shape(node.inputs[1])
     result = static_shape(node.outputs[0])
-    if node.op_type != "Conv" or shape is None or weights is None or result is None:
+    if shape is None or weights is None or result is None:
         return None
     if not len(shape) == len(weights) == len(result) or len(shape) > 5:
         return None
+    if node.op_type == "ConvTranspose":
+        return transposed_window(node, weights[2:], shape[2:], result[2:])
     window = window_of(node, weights[2:], shape[2:])
     window.fitted(shape[2:], result[2:])
     return window
@@ -64,6 +80,51 @@ def seen_weights(
         f"taps {taps}", (weights.array,), lambda: np.ascontiguousarray(weights.array[places])
     )
     return weights._replace(array=array), window.with_taps(taps)
+
+
+def phased(
+    node: Node,
+    data: Value,
+    weights: Weights,
+    bias: Array | None,
+    window: Window,
+    cache: ConstantCache,
+) -> tuple[Weights, Array | None, Phases]:
+    """Make the weights and bias of a ConvTranspose those of the convolution of its phases."""
+    shape, result = static_shape(data), static_shape(node.outputs[0])
+    assert shape is not None
+    assert result is not None
+    phases = phases_of(window, shape[2:], result[2:])
+    times = math.prod(phases.phases)
+
+    def repeated(row: Array) -> Array:
+        return cache.get(f"phases {times}", (row,), lambda: np.tile(row, times))
+
+    array = cache.get(
+        f"phases {phases.window.kernel} {phases.phases} {window.dilations}",
+        (weights.array,),
+        lambda: phase_weights(signed(weights.array), window, phases),
+    )
+    scales = weights.scales if weights.scales.size == 1 else repeated(weights.scales)
+    return Weights(array, scales), None if bias is None else repeated(bias), phases
+
+
+def phases_value(result: Value, phases: Phases) -> Value:
+    """Make the value that the convolution has as its result; ``result`` itself if that is it."""
+    shape, dtype = static_shape(result), dtype_of(result)
+    assert shape is not None
+    assert dtype is not None
+    if phases.are_trivial and shape[2:] == phases.counts:
+        return result
+    channels = math.prod(phases.phases) * shape[1]
+    return Value(f"{result.name}_phases", TensorType(dtype, (shape[0], channels, *phases.counts)))
+
+
+def shuffled(node: Node, made: Value, result: Value, phases: Phases) -> Node:
+    """Make the node that brings phases to where they belong."""
+    places = {"phases": [*phases.phases], "cut": [*phases.cut]}
+    name = f"{node.name}_shuffle"
+    return Node("PixelShuffle", (made,), (result,), places, name=name, domain=CPU_DOMAIN)
 
 
 def added_constant(patch: GraphPatch, name: str, array: Array) -> Value:

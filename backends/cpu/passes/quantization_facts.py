@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....runtime.graph import DType, Node, Value
+from ....runtime.lowering.window import window_of
 from ....runtime.passes.rewriting.matching import dtype_of, made_by, rank_of, static_shape
+from .phases import has_few_zeros
 
 __all__ = [
     "RANGES",
@@ -19,6 +21,7 @@ __all__ = [
     "is_int8_weights",
     "is_stored_table",
     "quantization_of",
+    "signed",
     "suits_int8",
     "suits_native_kernels",
     "weights_of",
@@ -29,7 +32,8 @@ Array = np.ndarray[Any, Any]
 RANGES = {DType.INT8: (-128, 127), DType.UINT8: (0, 255)}
 _MOST_TAPS, _LEAST_COLUMNS = 64, 8
 """Of a window of native_int8.c's depthwise convolutions, and of a group of its others."""
-_BASES = ("Conv", "Gemm", "MatMul")
+_WINDOWS = ("Conv", "ConvTranspose")
+_MATRICES = ("Gemm", "MatMul")
 
 
 class Quantization(NamedTuple):
@@ -97,9 +101,10 @@ def dynamically_dequantized(value: Value | None) -> Node | None:
 
 
 def weights_of(node: Node) -> Weights | None:
-    """Return the weights of a Conv, Gemm or MatMul, if they are int8 around 0.
+    """Return the weights of a Conv, ConvTranspose, Gemm or MatMul, if they are int8 around 0.
 
-    uint8 around 128 is the same. Scales stand along the axis of the result's channels.
+    uint8 around 128 is the same. Scales stand along the axis of the result's channels. A
+    ConvTranspose has one group, and windows that are filled up with few zeros.
     """
     maker = made_by(node.input_at(1), "DequantizeLinear")
     if maker is None:
@@ -116,7 +121,9 @@ def weights_of(node: Node) -> Weights | None:
     points = np.zeros(1, array.dtype) if zero is None or zero.constant is None else zero.constant
     if not (points == middle).all() or not _is_positive(scales):
         return None
-    if array.ndim != (rank_of(node.inputs[0]) if node.op_type == "Conv" else 2):
+    if array.ndim != (rank_of(node.inputs[0]) if node.op_type in _WINDOWS else 2):
+        return None
+    if node.op_type == "ConvTranspose" and not _has_phases(node, array):
         return None
     axis = _channel_axis(node)
     given = int(maker.attributes.get("axis", 1))
@@ -124,6 +131,13 @@ def weights_of(node: Node) -> Weights | None:
         return None
     is_along = scales.shape == (array.shape[axis],) and given % array.ndim == axis
     return Weights(array, scales) if scales.size == 1 or is_along else None
+
+
+def signed(array: Array) -> Array:
+    """Return weights as int8; uint8 ones are around 128."""
+    if array.dtype == np.int8:
+        return array
+    return (array.astype(np.int16) - 128).astype(np.int8)
 
 
 def is_int8_weights(node: Node) -> bool:
@@ -155,7 +169,7 @@ def suits_native_kernels(node: Node) -> bool:
     They have two axes, and panels of columns, which small groups do not fill.
     """
     weights = static_shape(node.inputs[1])
-    if node.op_type != "Conv" or weights is None:
+    if node.op_type not in _WINDOWS or weights is None:
         return True
     groups = int(node.attributes.get("group", 1))
     if not 3 <= len(weights) <= 4 or groups < 1:
@@ -168,16 +182,23 @@ def suits_native_kernels(node: Node) -> bool:
     return columns >= _LEAST_COLUMNS
 
 
+def _has_phases(node: Node, array: Array) -> bool:
+    """True for a ConvTranspose whose phases are worth a convolution (see phases.py)."""
+    if array.ndim < 3 or int(node.attributes.get("group", 1)) != 1:
+        return False
+    return has_few_zeros(window_of(node, array.shape[2:], array.shape[2:]))
+
+
 def _takes_rows(user: Node, index: int) -> bool:
     return user.op == "Gather" and index == 0
 
 
 def _takes_weights(user: Node, index: int) -> bool:
-    if index != 1 or user.domain or user.op_type not in _BASES:
+    if index != 1 or user.domain or user.op_type not in (*_WINDOWS, *_MATRICES):
         return False
     if dequantized(user.inputs[0]) is None:
         is_dynamic = dynamically_dequantized(user.inputs[0]) is not None
-        if user.op_type == "Conv" or not is_dynamic:
+        if user.op_type in _WINDOWS or not is_dynamic:
             return False
     return weights_of(user) is not None
 

@@ -1,0 +1,126 @@
+"""Phases of a transposed convolution, brought to where they belong."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from .....runtime.graph import Node
+from ...onednn.post_ops import CPU_DOMAIN
+from ...plans.operand_layout import Layout, Operand
+from ...plans.plan_builder import PlanBuilder
+from ...plans.view_strides import ordered_strides
+from ..registry import kernel
+
+__all__ = ["lower_pixel_shuffle"]
+
+
+class _Cut(NamedTuple):
+    """Places of an axis that one copy moves: lengths, strides and first elements of both sides."""
+
+    lengths: tuple[int, ...]
+    source: tuple[int, ...]
+    target: tuple[int, ...]
+    begin: int
+    start: int
+
+
+class _Axis(NamedTuple):
+    """An axis: ``blocks``, each of ``phases`` places, of which ``made`` from ``cut`` on are kept.
+
+    Strides are those of blocks and phases in the source, and of places in the target.
+    """
+
+    blocks: int
+    phases: int
+    cut: int
+    made: int
+    block_stride: int
+    phase_stride: int
+    stride: int
+
+    def cuts(self) -> Iterator[_Cut]:
+        """List what a copy can move at once: all of it, or one phase after the other."""
+        if self.blocks == 1:
+            begin = self.cut * self.phase_stride
+            yield _Cut((self.made,), (self.phase_stride,), (self.stride,), begin, 0)
+            return
+        apart = self.phases * self.stride
+        if self.cut == 0 and self.made == self.blocks * self.phases:
+            lengths, source = (self.blocks, self.phases), (self.block_stride, self.phase_stride)
+            yield _Cut(lengths, source, (apart, self.stride), 0, 0)
+            return
+        for phase in range(self.phases):
+            first = -((phase - self.cut) // self.phases)
+            stop = -((phase - self.cut - self.made) // self.phases)
+            if first < stop:
+                begin = first * self.block_stride + phase * self.phase_stride
+                start = (first * self.phases + phase - self.cut) * self.stride
+                yield _Cut((stop - first,), (self.block_stride,), (apart,), begin, start)
+
+
+@kernel("PixelShuffle", domain=CPU_DOMAIN, dtypes=None)
+def lower_pixel_shuffle(node: Node, builder: PlanBuilder) -> None:
+    """Lower (N, phases x M, ...) to (N, M, ...), its channels innermost.
+
+    Attributes, a number for each axis behind M: ``phases``, and ``cut``, the places that are left
+    out in front.
+    """
+    source, (result,) = node.inputs[0], node.outputs
+    assert source is not None
+    shape, wanted = builder.shape(source), builder.shape(result)
+    phases, cut = tuple(node.attributes["phases"]), tuple(node.attributes["cut"])
+    is_known = len(shape) == len(wanted) == len(phases) + 2 == len(cut) + 2 >= 3
+    if not is_known or (shape[0], shape[1]) != (wanted[0], math.prod(phases) * wanted[1]):
+        raise builder.contradiction(f"{shape} has no phases {phases} of {wanted}")
+    for count, size, first, kept in zip(shape[2:], phases, cut, wanted[2:], strict=True):
+        if size < 1 or first < 0 or first + kept > count * size:
+            raise builder.contradiction(f"{kept} places from {first} on, of {count} x {size}")
+    order = (0, *range(2, len(shape)), 1)
+    operand = builder.operand(source)
+    if operand.layout.strides is None:
+        last = Layout.plain(shape, operand.dtype, ordered_strides(shape, order))
+        operand = builder.reordered(source, last.desc(builder.engine))
+    layout = Layout.plain(wanted, operand.dtype, ordered_strides(wanted, order))
+    made = builder.result(result, layout)
+    if made.layout.count:
+        _copy(builder, operand, made, phases, cut)
+
+
+def _copy(
+    builder: PlanBuilder,
+    source: Operand,
+    target: Operand,
+    phases: Sequence[int],
+    cut: Sequence[int],
+) -> None:
+    strides, steps = source.layout.strides, target.layout.strides
+    assert strides is not None
+    assert steps is not None
+    channels = target.shape[1]
+    axes = [
+        _Axis(
+            source.shape[axis],
+            phases[axis - 2],
+            cut[axis - 2],
+            target.shape[axis],
+            strides[axis],
+            strides[1] * channels * math.prod(phases[axis - 1 :]),
+            steps[axis],
+        )
+        for axis in range(2, len(source.shape))
+    ]
+    for cuts in itertools.product(*(axis.cuts() for axis in axes)):
+        lengths = (source.shape[0], *(n for one in cuts for n in one.lengths), channels)
+        read = (strides[0], *(n for one in cuts for n in one.source), strides[1])
+        written = (steps[0], *(n for one in cuts for n in one.target), steps[1])
+        builder.copy(
+            source.viewed(
+                Layout.plain(lengths, source.dtype, read), sum(one.begin for one in cuts)
+            ),
+            target.viewed(
+                Layout.plain(lengths, target.dtype, written), sum(one.start for one in cuts)
+            ),
+        )
