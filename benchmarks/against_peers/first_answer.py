@@ -1,12 +1,13 @@
 """One process, from the import of an engine to its first answer; ``zoo.py`` starts it by its path.
 
-Python and numpy, which all engines need, are there before the clock runs. Prints the milliseconds:
-of the processor, and elapsed.
+Python and numpy, which all engines need, are there before the clock runs. Prints the milliseconds,
+of the processor and elapsed, and by how many bytes the process grew at its peak.
 """
 
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,17 @@ def our_config(device: str, threads: int) -> dict[str, Any]:
     return {"DEVICE_PROPERTIES": {"CPU": config}} if ":" in device else config
 
 
+def memory_bytes(field: str) -> int:
+    """Return what this process has now (VmRSS), or had at most (VmHWM)."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:"))
+
+
 def main() -> None:
     engine, file, device, threads, inputs_file = sys.argv[1:]
     with np.load(inputs_file) as stored:
         inputs: Inputs = dict(stored)
+    had_bytes = memory_bytes("VmRSS")
     began_s, clock_s = time.process_time(), time.perf_counter()
     if engine == "onnxruntime":
         peers_session(file, int(threads)).run(None, inputs)
@@ -47,9 +55,10 @@ def main() -> None:
         network = core.load_network(file, device, our_config(device, int(threads)))
         network.create_infer_request().infer_sync(inputs)
     spent_s, elapsed_s = time.process_time() - began_s, time.perf_counter() - clock_s
+    grown_bytes = memory_bytes("VmHWM") - had_bytes
     if engine != "onnxruntime":
         core.close()
-    print(json.dumps([spent_s * 1e3, elapsed_s * 1e3]))
+    print(json.dumps([spent_s * 1e3, elapsed_s * 1e3, grown_bytes]))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ share of the largest number of onnxruntime's answer.
 
 "load" and "load + first" begin where both are imported; but ours imports as it loads what a model
 needs, and onnxruntime is there whole. What a user waits for is "start": in new processes of either,
-from the import to the first answer.
+from the import to the first answer; "memory" is by how much these processes grew at their peak.
 """
 
 from __future__ import annotations
@@ -185,9 +185,9 @@ def measure(file: Path, device: str, threads: int, rounds: int) -> dict[str, Any
 
 
 def starts_of(file: Path, device: str, threads: int, inputs: Inputs) -> dict[str, float]:
-    """Start new processes in turns, and compare their processor time until the first answer."""
+    """Start new processes in turns: processor time until the first answer, and memory at most."""
     engines = ("onnxruntime", "aioinfer")
-    spent: dict[str, list[float]] = {engine: [] for engine in engines}
+    seen: dict[str, list[list[float]]] = {engine: [] for engine in engines}
     with tempfile.TemporaryDirectory() as folder:
         stored = Path(folder, "inputs.npz")
         np.savez(stored, **inputs)
@@ -196,9 +196,14 @@ def starts_of(file: Path, device: str, threads: int, inputs: Inputs) -> dict[str
                 facts = [engine, str(file), device, str(threads), str(stored)]
                 command = [sys.executable, "-P", str(FIRST_ANSWER), *facts]
                 done = subprocess.run(command, capture_output=True, text=True, check=True)
-                spent[engine].append(json.loads(done.stdout)[0])
-    ours_ms, theirs_ms = median(spent["aioinfer"]), median(spent["onnxruntime"])
-    return {"start_ms": ours_ms, "start_ratio": theirs_ms / ours_ms}
+                seen[engine].append(json.loads(done.stdout))
+    theirs, ours = (np.median(seen[engine], axis=0).tolist() for engine in engines)
+    return {
+        "start_ms": ours[0],
+        "start_ratio": theirs[0] / ours[0],
+        "memory_mb": ours[2] / 1e6,
+        "memory_ratio": theirs[2] / ours[2],
+    }
 
 
 def in_a_process(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -218,7 +223,17 @@ def in_a_process(file: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 def table_of(rows: Sequence[dict[str, Any]], title: str) -> Table:
     table = Table(title=title, box=SIMPLE)
-    columns = ("model", "differs by", "load ms", "load", "load + first", "start ms", "start")
+    columns = (
+        "model",
+        "differs by",
+        "load ms",
+        "load",
+        "load + first",
+        "start ms",
+        "start",
+        "memory MB",
+        "memory",
+    )
     for column in (*columns, "run ms", *PEERS, "elapsed", "processor"):
         table.add_column(column, justify="left" if column == "model" else "right")
     for row in rows:
@@ -262,7 +277,8 @@ def main() -> None:
         console.print(
             f"median {median(ratios):.2f}, {behind} of {len(rows)} below {WANTED}; load and "
             f"first run {median(row['begin_ratio'] for row in rows):.2f}, start "
-            f"{median(row['start_ratio'] for row in rows):.2f}"
+            f"{median(row['start_ratio'] for row in rows):.2f}, memory "
+            f"{median(row['memory_ratio'] for row in rows):.2f}"
         )
     facts = {"device": arguments.device, "threads": arguments.threads}
     write_rows(arguments.json, "zoo", rows, **facts)
