@@ -25,6 +25,7 @@ from ...runtime.passes import (
     run_passes,
     specialize,
 )
+from ...runtime.passes.folding.constant_cache import ConstantCache
 from ...runtime.plans.capacity import COUNTED_IN_32_BITS, refuse_what_cannot_fit
 from ...runtime.plans.shape_tensors import with_contents
 from ...runtime.type_inference import has_static_types
@@ -70,6 +71,7 @@ _UNTRACEABLE = (
 class Compiler:
     """Builds the plans of one network. Thread-safe; plans share packed weights.
 
+    ``passes`` make their constants with ``constants``, so that these go once they are packed.
     ``is_kept`` says of which nodes its ``passes`` want to see, where constants would fold.
     ``only_plan`` brings that of a network which was compiled before, ``stored`` the plans of one
     whose model is there, too, and ``check_model`` is called before others are made of that.
@@ -84,6 +86,7 @@ class Compiler:
         thread_count: int,
         float_dtype: DType,
         passes: Sequence[Pass],
+        constants: ConstantCache | None = None,
         is_kept: Callable[[Node], bool] | None = None,
         keep_nan: bool = False,
         states: Mapping[str, str] | None = None,
@@ -99,7 +102,7 @@ class Compiler:
         self._is_kept, self._keep_nan = is_kept, keep_nan
         self._has_one = has_static_types(model.inputs)
         """True for one signature of lengths: the model itself may become its plan."""
-        self.weights = WeightStore()
+        self.weights = WeightStore(constants)
         self._only_plan, self._check_model = only_plan, check_model
         self.stored = self._fitting(stored)
         self.damage: BlobError | None = None
@@ -141,6 +144,7 @@ class Compiler:
             builder = self._builder(shapes, contents, self.engine)
             with self.engine.with_threads(builder.thread_count):
                 plan = builder.build(KERNELS.lower)
+            plan.release_graph()
             if self._has_built and not contents:
                 self._count_unserved()
             self._has_built = True
@@ -290,6 +294,7 @@ class Compiler:
                 raise
             _log.debug("%r cannot be traced: %s", self._model.name, error, exc_info=True)
             return None
+        plan.release_graph()
         template = PlanTemplate(trace, plan, self.engine, builder.symbolic_constants)
         return template if template.is_reusable else None
 

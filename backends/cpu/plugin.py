@@ -18,6 +18,7 @@ from ...runtime.network.executable_network import ExecutableNetwork
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import DeadCode, PassReport, default_passes, run_passes
 from ...runtime.passes.decomposing import Decomposing
+from ...runtime.passes.folding.constant_cache import ConstantCache
 from ...runtime.passes.precision.half_widening import HalfWidening
 from ...runtime.properties.properties import (
     DEVICE_SHARE,
@@ -389,8 +390,10 @@ def _compiler(
 ) -> Compiler:
     """Make what builds the plans of a model; ``of_whole`` is what no piece of one has."""
     is_native = has_native_int8(engine.instruction_set)
+    constants = ConstantCache()
     passes = plan_passes(
         config[CPU_DISABLED_PASSES.key],
+        constants,
         keep_nan=config[CPU_KEEP_NAN.key],
         has_int8=has_int8(engine.instruction_set),
         slow=slow_steps(engine.instruction_set),
@@ -403,6 +406,7 @@ def _compiler(
         thread_count=streams.thread_count,
         float_dtype=PRECISIONS[config[INFERENCE_PRECISION_HINT]],
         passes=passes,
+        constants=constants,
         is_kept=is_kept_for_plans(passes, has_native_int8=is_native),
         keep_nan=config[CPU_KEEP_NAN.key],
         keeps_model=config[EXPORTABLE],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import weakref
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,15 +34,23 @@ class PackedWeight:
         "_origin",
         "_slabs",
         "buffer",
+        "derivation",
         "desc",
         "source",
         "source_desc",
     )
 
     def __init__(
-        self, source: Array, source_desc: Desc, desc: Desc, slabs: Slabs | None = None
+        self,
+        source: Array,
+        source_desc: Desc,
+        desc: Desc,
+        slabs: Slabs | None = None,
+        derivation: Hashable | None = None,
     ) -> None:
         self.source: Array | None = source
+        self.derivation = derivation
+        """What the network's ``derived`` constants know the source by, if it is one of them."""
         self.source_desc, self.desc = source_desc, desc
         self.buffer = Buffer("constant", desc.size_bytes)
         self._origin = weakref.ref(source)
@@ -61,8 +70,8 @@ class PackedWeight:
         return self._origin()
 
     def is_of(self, source: Array) -> bool:
-        """True if this very array was, or will be, packed."""
-        return self._origin() is source
+        """True if this very array was, or will be, packed, or one that is derived as it was."""
+        return self.derivation is not None or self._origin() is source
 
     def pack(self, engine: Engine, reading: Reading | None = None) -> None:
         """Reorder the constant, unless that was done; by this thread's team.
@@ -117,18 +126,19 @@ class _Offer(NamedTuple):
 class WeightStore:
     """The packed weights of one network, by constant and layout. Thread-safe.
 
-    Constants are known by their array's identity, so plans that see the same array share one
-    packing. It is held by the plans that use it, and goes with the last of them. ``derived`` gives
-    what kernels compute from constants, also once for all plans. What primitives read as it is
-    (``plain``) is freed here as well, for a processor may want no weight packed.
+    Constants are known by their array's identity, or by how they were ``derived``, so plans that
+    see the same one share one packing. It is held by the plans that use it, and goes with the last
+    of them. ``derived`` gives what passes and kernels compute from constants, also once for all
+    plans. What primitives read as it is (``plain``) is freed here as well, for a processor may want
+    no weight packed.
     """
 
-    def __init__(self) -> None:
-        self.derived = ConstantCache()
+    def __init__(self, derived: ConstantCache | None = None) -> None:
+        self.derived = ConstantCache() if derived is None else derived
         self._slabs = Slabs()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._known: weakref.WeakValueDictionary[tuple[int, Desc, Desc], PackedWeight] = (
+        self._known: weakref.WeakValueDictionary[tuple[Hashable, Desc, Desc], PackedWeight] = (
             weakref.WeakValueDictionary()
         )
         self._taken: weakref.WeakValueDictionary[tuple[int, Desc], PackedWeight] = (
@@ -144,7 +154,8 @@ class WeightStore:
         ``source_desc`` says how the array's row-major memory is to be seen. Raises ClosedError
         after ``close``.
         """
-        key = (id(source), source_desc, desc)
+        derivation = self.derived.key_of(source)
+        key = (id(source) if derivation is None else derivation, source_desc, desc)
         with self._lock:
             if self._is_closed:
                 raise _closed()
@@ -153,8 +164,11 @@ class WeightStore:
                 return self._take(offer.desc, offer.packed)
             weight = self._known.get(key)
             if weight is None or not weight.is_of(source):  # the number was another array's once
-                weight = self._known[key] = PackedWeight(source, source_desc, desc, self._slabs)
-            return weight
+                weight = self._known[key] = PackedWeight(
+                    source, source_desc, desc, self._slabs, derivation
+                )
+        self.derived.let_go(source)
+        return weight
 
     def plain(self, source: Array) -> Buffer:
         """Make a buffer of the constant in its own row-major memory, or in a copy if it is mapped.
@@ -218,6 +232,8 @@ class WeightStore:
         with self._lock:
             offers = list(self._offers.values())
         packed, origin = weight.buffer.array, weight.origin
+        if origin is None and weight.derivation is not None:
+            origin = self.derived.again(weight.derivation)
         offered = [(item.source, item.source_desc) for item in offers if item.packed is packed]
         if offered or origin is None or origin is packed:
             return offered

@@ -130,7 +130,7 @@ class ConstantFolding(Pass):
                 return self._derive(node, inputs)
             try:
                 with np.errstate(all="ignore"):
-                    arrays = _as_constants(node, make_operator(node, self._opsets)(*inputs))
+                    arrays = _as_constants(node, make_operator(node, self._opsets)(*inputs), inputs)
             # A kernel may raise anything; the node then keeps its place, and fails when it runs.
             except Exception:
                 arrays = None
@@ -170,7 +170,13 @@ def _patch(node: Node, arrays: Sequence[np.ndarray]) -> GraphPatch:
     return patch
 
 
-def _as_constants(node: Node, outputs: Sequence[object]) -> list[np.ndarray] | None:
+def _as_constants(
+    node: Node, outputs: Sequence[object], inputs: Sequence[object]
+) -> list[np.ndarray] | None:
+    """Return results as constants; None if they are not what the node promises.
+
+    An array that an operator hands through stays the same object, by which packings are shared.
+    """
     if len(outputs) < len(node.outputs):
         return None
     arrays = []
@@ -179,6 +185,10 @@ def _as_constants(node: Node, outputs: Sequence[object]) -> list[np.ndarray] | N
             return None
         if node.op != "Constant" and not _fits(output, value.type):
             return None
+        is_read_only = output.flags.c_contiguous and not output.flags.writeable
+        if is_read_only and any(output is given for given in inputs):
+            arrays.append(output)
+            continue
         array = np.asarray(output, order="C").view()
         array.flags.writeable = False
         arrays.append(array)

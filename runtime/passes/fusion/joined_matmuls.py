@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...graph import DType, Node, TensorType, Value
+from ...graph.mapped_file import Reading
 from ..folding.constant_cache import ConstantCache
 from ..rewriting.graph_patch import GraphPatch
 from ..rewriting.matching import commuted, is_standard, only_user
@@ -98,7 +99,18 @@ def join_matmuls(group: Sequence[JoinableMatmul], cache: ConstantCache) -> Graph
 
 def _weights(group: Sequence[JoinableMatmul], cache: ConstantCache) -> np.ndarray:
     arrays = [matmul.weights for matmul in group]
-    return cache.get("join columns", arrays, lambda: np.concatenate(arrays, axis=1))
+    return cache.get("join columns", arrays, lambda: _joined(arrays), may_go=True)
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Put matrices side by side; pages of a mapped file are not touched."""
+    first, reading, begin = arrays[0], Reading(), 0
+    joined = np.empty((first.shape[0], sum(array.shape[1] for array in arrays)), first.dtype)
+    for array in arrays:
+        end = begin + array.shape[1]
+        joined[:, begin:end] = reading.array(array)
+        begin = end
+    return joined
 
 
 def _bias(group: Sequence[JoinableMatmul], cache: ConstantCache) -> np.ndarray:

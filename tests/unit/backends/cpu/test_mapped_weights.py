@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -95,3 +96,42 @@ def test_what_plans_use_lies_in_memory_of_their_own(core: aioinfer.Core, path: P
         assert buffers
         assert all(not is_mapped(array) for array in buffers)
         assert all(array.ctypes.data % 4 == 0 for array in buffers)
+
+
+def test_weights_that_layers_share_and_that_are_joined_are_held_once_and_packed(
+    core: aioinfer.Core, tmp_path: Path
+) -> None:
+    """Two layers of the same weights, as an exporter writes them: the second's are Identity."""
+    text = """agraph (float[n,128] x) => (float[n,128] y) {
+        a = MatMul(x, q)
+        b = MatMul(x, k)
+        c = Mul(a, b)
+        d = MatMul(c, w)
+        q2 = Identity(q)
+        k2 = Identity(k)
+        w2 = Identity(w)
+        e = MatMul(d, q2)
+        f = MatMul(d, k2)
+        g = Mul(e, f)
+        y = MatMul(g, w2)
+    }"""
+    model = onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 21]>' + text)
+    q, k, w = (WEIGHTS * scale for scale in (0.1, 0.2, 0.3))
+    for name, array in (("q", q), ("k", k), ("w", w)):
+        model.graph.initializer.append(numpy_helper.from_array(array, name))
+    file = tmp_path / "shared.onnx"
+    onnx.save(model, file)
+    with core.load_network(file, "CPU") as network:
+        assert isinstance(network, CpuNetwork)
+        request = network.create_infer_request()
+        for rows in (3, 5, 7, 3):
+            x = CHANCE.standard_normal((rows, WIDTH)).astype(np.float32)
+            first = ((x @ q) * (x @ k)) @ w
+            wanted = ((first @ q) * (first @ k)) @ w
+            found = request.infer_sync(x)["y"]
+            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3 * abs(wanted).max())
+        weights = network._compiler.weights
+        plan = network._compiler.latest
+        assert len(plan.weights) == 2
+        assert weights.packed_bytes >= 3 * WEIGHTS.nbytes
+        assert repr(weights.derived) == "<ConstantCache 0 arrays, 0 bytes>"

@@ -113,6 +113,34 @@ def test_weights_go_with_the_last_plan_that_uses_them(engine: Engine) -> None:
     assert store.packed_bytes == 0
 
 
+def test_what_was_derived_goes_once_it_is_packed_and_is_known_when_it_comes_back(
+    engine: Engine,
+) -> None:
+    store, halves = WeightStore(), [numbers(2, 1), numbers(2, 2)]
+
+    def join() -> np.ndarray:
+        def compute() -> np.ndarray:
+            return np.concatenate(halves, axis=1)
+
+        return store.derived.get("join", halves, compute, may_go=True)
+
+    source = join()
+    gone, wanted = weakref.ref(source), source.T.copy()
+    weight = store.packed(source, *transposed(engine))
+    del source
+    assert gone() is not None
+    weight.pack(engine)
+    assert gone() is None
+    assert store.packed(join(), *transposed(engine)) is weight
+    np.testing.assert_array_equal(content(weight), wanted)
+    assert repr(store.derived) == "<ConstantCache 0 arrays, 0 bytes>"
+    ((found, _),) = store.sources_of(weight)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_array_equal(found, wanted.T)
+    store.forget_sources()
+    assert store.sources_of(weight) == []
+
+
 def test_a_closed_store_has_no_bytes_whatever_still_holds_a_weight(engine: Engine) -> None:
     store, source = WeightStore(), numbers(2, 3)
     weight = store.packed(source, *transposed(engine))

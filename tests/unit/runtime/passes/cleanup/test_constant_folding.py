@@ -45,6 +45,21 @@ def test_folded_arrays_are_read_only_and_contiguous() -> None:
     assert not array.flags.writeable
 
 
+def test_constants_that_are_handed_through_stay_the_same_array() -> None:
+    numbers = ", ".join(map(str, range(100)))
+    model = parse(
+        f"""g (float[100] x) => (float[100] y) <float[100] w = {{{numbers}}}> {{
+            v = Identity(w)
+            a = Add(x, v)
+            y = Mul(a, w)
+        }}"""
+    )
+    source = value_of(model, "w").constant
+    source.flags.writeable = False
+    run_passes(model, [ConstantFolding()])
+    assert value_of(model, "v").constant is source
+
+
 def test_an_output_of_the_graph_may_become_a_constant_of_the_same_name() -> None:
     model = parse("g () => (float[2] y) <float[2] w = {1, 2}> { y = Neg(w) }")
     fold(model)
