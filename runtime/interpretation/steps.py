@@ -68,30 +68,35 @@ class _Step(NamedTuple):
         )
 
     def run(self, values: list[Any], run: Run) -> None:
-        given = [values[slot] for slot in self.inputs]
+        kernel, flow, inputs, outputs, needed_count, drops, *_ = self
+        given = [values[slot] for slot in inputs]
         made: Sequence[Any]
         try:
-            if self.kernel is None:
-                assert self.flow is not None
-                made = self.flow(given, run)
+            if kernel is None:
+                assert flow is not None
+                made = flow(given, run)
             else:
-                made = self.kernel(*given)
+                made = kernel(*given)
         except Exception as error:
-            if self.kernel is None and isinstance(error, AioInferError):
+            if kernel is None and isinstance(error, AioInferError):
                 if isinstance(error, TensorError):
                     error.within(node=self.name, op=self.op)
                 raise  # if it comes from a node of a body, it names that one
             raise explain(error, self.name, self.op, given) from error
-        if len(made) < self.needed_count:
+        count = len(made)
+        if count < needed_count:
             raise TensorError(
-                f"{self.op} (node {self.name!r}) gave {len(made)} outputs where "
-                f"{self.needed_count} are used; its kernel has to return a tuple of all",
+                f"{self.op} (node {self.name!r}) gave {count} outputs where {needed_count} are "
+                f"used; its kernel has to return a tuple of all",
                 node=self.name,
                 op=self.op,
             )
-        for slot, value in zip(self.outputs, made, strict=False):
-            values[slot] = value
-        for slot in self.drops:
+        if count == 1:
+            values[outputs[0]] = made[0]
+        else:
+            for slot, value in zip(outputs, made, strict=False):
+                values[slot] = value
+        for slot in drops:
             values[slot] = None
 
 

@@ -93,6 +93,8 @@ def as_operator(function: Callable[..., Any], attributes: Mapping[str, Any]) -> 
 
     def operator(*inputs: Any) -> tuple[Any, ...]:
         outputs = bound(*inputs)
+        if type(outputs) is np.ndarray and outputs.dtype.kind not in "US":
+            return (outputs,)
         if isinstance(outputs, tuple):
             return tuple([_as_value(output) for output in outputs])
         return (_as_value(outputs),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import struct
 import weakref
 from collections.abc import Callable, Sequence
@@ -114,6 +115,23 @@ class StepRunner:
         order = np.ascontiguousarray(order, np.int64)
         count = self._steps.suppress_boxes(float(most_overlap), corners, order, kept)
         return kept[:count]
+
+    def order_floats(
+        self, values: Array, limit: int, *, falls: bool, nan_last: bool, above: float = math.nan
+    ) -> Array:
+        """Return the places of the first numbers of each row in rising or falling order, as int64.
+
+        values: float32 (rows, length), or one row. Equal ones come by place, NaN last or first. Of
+        one row only those ``above`` a number, unless that is NaN: there may be fewer than
+        ``limit``, which is at most the length. Raises MemoryError.
+        """
+        values = np.ascontiguousarray(values, np.float32)
+        row_count = len(values) if values.ndim > 1 else 1
+        places: Array = np.empty((*values.shape[:-1], limit), np.int64)
+        if not places.size:
+            return places
+        count = self._steps.order_floats(above, falls, nan_last, row_count, values, places)
+        return places if values.ndim > 1 else places[:count]
 
     def kind(self, kernel: str) -> int:
         """Return the number of a kernel in step tables; DeviceError if there is none."""

@@ -25,6 +25,7 @@
 
 #include "teams/adopted_library.h"
 #include "box_suppression.h"
+#include "float_order.h"
 #include "memories.h"
 #include "primitives.h"
 #include "steps.h"
@@ -43,7 +44,7 @@
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 10
+#define INTERFACE 11
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
@@ -406,6 +407,11 @@ static PyMethodDef methods[] = {
      "Take boxes in an order, each unless it overlaps one that was taken before by more than that share\n"
      "of their union; without the GIL. Corners are rows of four float32 (least, then greatest), order and\n"
      "kept arrays of 64-bit integers. Return how many are kept, at most as many as fit there."},
+    {"order_floats", order_floats, METH_VARARGS,
+     "order_floats(bound, falls, nan_last, rows, values, places)\n\n"
+     "Write the places of the first float32 numbers of each row in rising or falling order, equal ones in\n"
+     "theirs and NaN last or first, without the GIL. Only those above the bound count, or all if it is\n"
+     "NaN. Places, 64-bit integers, are as many rows. Return how many were written, of all rows."},
     {NULL, NULL, 0, NULL},
 };
 

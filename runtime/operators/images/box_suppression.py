@@ -9,10 +9,13 @@ import numpy as np
 from ..own.own_operators import own
 from ..plain_operators import Array
 
-__all__ = ["Keep", "keep", "non_max_suppression", "select_boxes"]
+__all__ = ["Keep", "Order", "by_score", "keep", "non_max_suppression", "select_boxes"]
 
 Keep = Callable[[Array, Array, int, "np.floating"], Array]
 """``keep(corners, order, limit, most_overlap)`` takes boxes in this order, as :func:`keep` does."""
+
+Order = Callable[[Array, "np.floating | None"], Array]
+"""``order(scores, least)`` gives the places of scores above it, as :func:`by_score` does."""
 
 _FIRST_GROUP = 32
 _LARGEST_GROUP = 512
@@ -38,6 +41,7 @@ def non_max_suppression(
     Raises ValueError for boxes and scores that do not fit.
     """
     return select_boxes(
+        by_score,
         keep,
         boxes,
         scores,
@@ -49,6 +53,7 @@ def non_max_suppression(
 
 
 def select_boxes(
+    order: Order,
     keep: Keep,
     boxes: Array,
     scores: Array,
@@ -58,7 +63,7 @@ def select_boxes(
     *,
     center_point_box: int = 0,
 ) -> Array:
-    """Do what the operator does, where ``keep`` decides which of the boxes of a class stay."""
+    """Do what the operator does, with the places of scores and of boxes that stay by these two."""
     if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.ndim != 3:
         raise ValueError(
             f"boxes have shape {boxes.shape} and scores {scores.shape}; (batch, boxes, 4) and "
@@ -76,15 +81,14 @@ def select_boxes(
         for batch in range(len(boxes) if limit > 0 else 0):
             corners = _corners(boxes[batch], center_point_box)
             for number, of_class in enumerate(scores[batch]):
-                left = _by_score(of_class, least_score)
-                kept = keep(corners, left, limit, most_overlap)
+                kept = keep(corners, order(of_class, least_score), limit, most_overlap)
                 rows = np.empty((kept.size, 3), np.int64)
                 rows[:, 0], rows[:, 1], rows[:, 2] = batch, number, kept
                 selected.append(rows)
     return np.concatenate(selected)
 
 
-def _by_score(scores: Array, least_score: np.floating | None) -> Array:
+def by_score(scores: Array, least_score: np.floating | None) -> Array:
     """Return the places of scores above the least, by falling score; of equal ones the first."""
     if least_score is None:
         return np.argsort(-scores, kind="stable")
@@ -140,11 +144,16 @@ def _overlaps(boxes: Array, others: Array, most_overlap: np.floating) -> Array:
 
 def _corners(boxes: Array, center_point_box: int) -> Array:
     """Bring boxes into the form of least and greatest corner."""
-    if center_point_box:
-        half = boxes[:, 2:] / 2
-        return np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1)
-    one, other = boxes[:, :2], boxes[:, 2:]
-    return np.concatenate([np.minimum(one, other), np.maximum(one, other)], axis=1)
+    made = np.empty_like(boxes)
+    for low, high in ((0, 2), (1, 3)):  # columns, whose loops are long
+        if center_point_box:
+            half = boxes[:, high] / 2
+            np.subtract(boxes[:, low], half, out=made[:, low])
+            np.add(boxes[:, low], half, out=made[:, high])
+        else:
+            np.minimum(boxes[:, low], boxes[:, high], out=made[:, low])
+            np.maximum(boxes[:, low], boxes[:, high], out=made[:, high])
+    return made
 
 
 def _number(given: Array | None, default: float, name: str) -> float:

@@ -35,6 +35,8 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
 
     indices: (..., K), places on the K axes behind. Raises IndexError for one outside.
     """
+    if batch_dims == 0 and indices.shape[-1] == 1 and x.ndim:
+        return x.take(indices[..., 0], 0)  # which looks at each index once, as it goes by it
     if indices.shape[:batch_dims] != x.shape[:batch_dims]:
         raise ValueError(f"shapes {x.shape} and {indices.shape} differ in their batch")
     rank = indices.ndim - 1
@@ -141,7 +143,8 @@ def own_places(indices: Array) -> Array:
 
 def places_by_axis(indices: Array) -> tuple[Array, ...]:
     """Return places (..., K) as an index for numpy: a copy for each of the K axes."""
-    return tuple(np.moveaxis(own_places(indices), -1, 0))
+    own = own_places(indices)
+    return tuple([own[..., axis] for axis in range(own.shape[-1])])
 
 
 def _scatter(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:

@@ -18,7 +18,10 @@ from ..indices.scattering import own_places
 from ..lists import numbers_of
 from ..plain_operators import Array, PlainFunction, Prepared, plain
 
-__all__ = ["find_own", "own"]
+__all__ = ["find_own", "kept_count", "own", "top_k"]
+
+_SHORT_RUN = 512
+"""Slices that are taken sooner than it is found out whether they are a run."""
 
 _operators: dict[tuple[str, str], PlainFunction | Prepared] = {}
 
@@ -103,14 +106,22 @@ def optional_get_element(x: Any) -> Any:
 # onnx.reference gives shape (0,) for no indices, and fails on indices that are not contiguous.
 @own("Gather", since=1)
 def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
-    """Take slices along an axis; negative indices count from its end. A run of them is a view."""
+    """Take slices along an axis; negative indices count from its end.
+
+    One is a view, and a run of them, too, unless it is short.
+    """
+    if indices.ndim == 0:
+        before = (slice(None),) * range(x.ndim)[axis]
+        return np.asarray(x[(*before, int(indices), ...)])
     places = indices.astype(np.intp, copy=False)
+    if places.size < _SHORT_RUN:
+        return x.take(places, axis)
     first = int(places.flat[0]) if places.size else 0
     if 0 <= first <= x.shape[axis] - places.size and _is_run(places, first):
         axis %= x.ndim
         part = x[(slice(None),) * axis + (slice(first, first + places.size),)]
         return part.reshape(x.shape[:axis] + places.shape + x.shape[axis + 1 :])
-    return np.take(x, places, axis=axis)
+    return x.take(places, axis)
 
 
 def _is_run(places: Array, first: int) -> bool:
@@ -150,11 +161,7 @@ def top_k(
     Of equals the first come first; NaN is larger than all. IndexError for a count that the axis has
     not.
     """
-    if k.size != 1:
-        raise ValueError(f"{k.size} counts of elements to keep are given, and one is wanted")
-    count, length = int(k.item()), x.shape[axis]
-    if not 0 <= count <= length:
-        raise IndexError(f"{count} elements cannot be kept of the {length} along axis {axis}")
+    count, length = kept_count(x, k, axis), x.shape[axis]
     if largest:
         backwards = np.argsort(np.flip(x, axis), axis=axis, kind="stable")
         order = length - 1 - np.flip(backwards, axis)
@@ -162,6 +169,16 @@ def top_k(
         order = np.argsort(x, axis=axis, kind="stable")
     places = np.take(order, np.arange(count), axis=axis).astype(np.int64)
     return np.take_along_axis(x, places, axis), places
+
+
+def kept_count(x: Array, k: Array, axis: int) -> int:
+    """Return how many elements of an axis are kept; the errors are those of ``top_k``."""
+    if k.size != 1:
+        raise ValueError(f"{k.size} counts of elements to keep are given, and one is wanted")
+    count, length = int(k.item()), x.shape[axis]
+    if not 0 <= count <= length:
+        raise IndexError(f"{count} elements cannot be kept of the {length} along axis {axis}")
+    return count
 
 
 @own("GlobalLpPool", since=2)

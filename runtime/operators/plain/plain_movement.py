@@ -63,25 +63,29 @@ def flatten(x: Array, *, axis: int = 1) -> Array:
 @plain("Squeeze", since=13)
 def squeeze(x: Array, axes: Array | None = None) -> Array:
     """View without axes of length 1: those named, or all."""
-    return np.squeeze(x, None if axes is None else tuple(numbers_of(axes, may_be_one=True)))
+    return x.squeeze(None if axes is None else tuple(numbers_of(axes, may_be_one=True)))
 
 
 @plain("Unsqueeze", since=13)
 def unsqueeze(x: Array, axes: Array) -> Array:
     """View with axes of length 1 put in, counted in the result."""
-    return np.expand_dims(x, tuple(numbers_of(axes, may_be_one=True)))
+    places = numbers_of(axes, may_be_one=True)
+    if places == [0]:
+        return x[np.newaxis]
+    return np.expand_dims(x, tuple(places))
 
 
 @plain("Transpose", since=1)
 def transpose(x: Array, *, perm: Sequence[int] | None = None) -> Array:
     """View with the axes in another order; reversed by default."""
-    return np.transpose(x, perm or None)
+    return x.transpose(perm or None)
 
 
 @plain("Concat", since=4)
 def concat(first: Array, *others: Array, axis: int) -> Array:
     """Put arrays behind each other along an axis that they have."""
-    return np.concatenate((first, *others), axis).astype(first.dtype, copy=False)
+    made: Array = np.concatenate((first, *others), axis)
+    return made if made.dtype == first.dtype else made.astype(first.dtype)
 
 
 @plain("Slice", since=10)
@@ -147,7 +151,9 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
     """Fill a shape with one element; a float32 of 0 by default."""
     if value is None:
         return np.zeros(numbers_of(shape), np.float32)
-    return np.full(numbers_of(shape), value.reshape(()))
+    made: Array = np.empty(numbers_of(shape), value.dtype)
+    made.fill(value.item() if value.dtype == object else value.reshape(())[()])
+    return made
 
 
 @plain("Range", since=11)
@@ -218,6 +224,8 @@ def _zero_of(x: Array) -> object:
 @plain("NonZero", since=9)
 def nonzero(x: Array) -> Array:
     """List where elements are not 0, a row for each axis, as int64."""
+    if x.ndim == 1:
+        return np.asarray(x.nonzero()[0][np.newaxis], np.int64)
     return np.array(np.nonzero(x), np.int64)
 
 

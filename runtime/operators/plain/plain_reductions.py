@@ -20,7 +20,8 @@ def _reduction(reduce: _Reduce) -> PlainFunction:
         x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
     ) -> Array:
         made = reduce(x, _axes(axes, noop_with_empty_axes != 0), keepdims != 0)
-        return np.asarray(made).astype(x.dtype, copy=False)
+        array = np.asarray(made)
+        return array if array.dtype == x.dtype else array.astype(x.dtype)
 
     return reduction
 
@@ -33,7 +34,7 @@ def _axes(axes: Array | None, is_noop_if_empty: bool) -> tuple[int, ...] | None:
 
 
 def _sum(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
-    return np.sum(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
+    return np.add.reduce(x, axes, x.dtype, None, keepdims)
 
 
 def _mean(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
@@ -41,17 +42,17 @@ def _mean(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
 
 
 def _product(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
-    return np.prod(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
+    return np.multiply.reduce(x, axes, x.dtype, None, keepdims)
 
 
 def _maximum(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
     initial = {} if x.size else {"initial": _extremes(x.dtype)[0]}
-    return np.max(x, axis=axes, keepdims=keepdims, **initial)
+    return np.maximum.reduce(x, axes, None, None, keepdims, **initial)
 
 
 def _minimum(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
     initial = {} if x.size else {"initial": _extremes(x.dtype)[1]}
-    return np.min(x, axis=axes, keepdims=keepdims, **initial)
+    return np.minimum.reduce(x, axes, None, None, keepdims, **initial)
 
 
 def _extremes(dtype: np.dtype[Any]) -> tuple[Any, Any]:

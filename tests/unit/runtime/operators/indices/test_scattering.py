@@ -1,11 +1,11 @@
-"""Scattering refuses places that are not there, also where all of them repeat."""
+"""Places that are not there are refused, also where all of them repeat, and others found."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from aioinfer.runtime.operators.indices.scattering import scatter_elements
+from aioinfer.runtime.operators.indices.scattering import gather_nd, scatter_elements
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,34 @@ def test_repeated_places_outside_are_refused(
     indices, updates = np.zeros(places, np.int64), np.ones((*places[:1], *[1] * len(places[1:])))
     with pytest.raises(IndexError):
         scatter_elements(np.zeros(shape), indices, updates, axis=axis)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, bool])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(), (7,), (0,), (2, 4)])
+def test_what_lies_at_a_place_is_taken(shape: tuple[int, ...], depth: int, dtype: type) -> None:
+    chance = np.random.default_rng(depth)
+    x = chance.integers(0, 99, (3, 4, 5)).astype(dtype)
+    lengths = np.array(x.shape[:depth])
+    places = chance.integers(-lengths, lengths, (*shape, depth))
+    made = gather_nd(x, places)
+    assert (made.shape, made.dtype) == ((*shape, *x.shape[depth:]), x.dtype)
+    for at in np.ndindex(shape):
+        np.testing.assert_array_equal(made[at], x[tuple(places[at])])
+    turned = np.asfortranarray(places)
+    np.testing.assert_array_equal(gather_nd(np.asfortranarray(x), turned), made)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("place", [3, -4, 2**40])
+def test_what_lies_outside_is_not_taken(place: int, depth: int) -> None:
+    places = np.zeros((6, depth), np.int64)
+    places[4, depth - 1] = place
+    with pytest.raises(IndexError):
+        gather_nd(np.zeros((3, 3, 2), np.float32), places)
+
+
+def test_texts_are_taken_as_they_are() -> None:
+    words = np.array(["hat", "coat", "shoe"], object)
+    made = gather_nd(words, np.array([[2], [-3]]))
+    assert (made.dtype, made.tolist()) == (np.dtype(object), ["shoe", "hat"])

@@ -139,6 +139,40 @@ def test_gathering_by_a_view_of_indices() -> None:
     assert evaluate("Gather", np.arange(4), indices).tolist() == [0, 3]
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (2, 3), (600,), (0,)])
+def test_slices_are_taken_one_by_one(shape: tuple[int, ...], axis: int) -> None:
+    chance = np.random.default_rng(len(shape))
+    x = chance.integers(-9, 9, (4, 700, 3)).astype(object)
+    length = x.shape[axis]
+    start = chance.integers(0, max(1, length - 600))
+    for indices in (
+        chance.integers(-length, length, shape),
+        np.full(shape, -1),
+        (start + np.arange(math.prod(shape)).reshape(shape)) % length,
+    ):
+        lines = np.moveaxis(x, axis, 0)
+        taken = np.array([lines[place] for place in indices.ravel()], object)
+        taken = taken.reshape((*shape, *lines.shape[1:]))
+        order = list(range(len(shape), taken.ndim))
+        order[axis % 3 : axis % 3] = range(len(shape))
+        for dtype in (np.int32, np.int64):
+            made = evaluate("Gather", x, indices.astype(dtype), axis=axis)
+            np.testing.assert_array_equal(made, taken.transpose(order))
+
+
+@pytest.mark.parametrize("count", [None, 1, 3, 600])
+def test_slices_outside_of_an_axis_are_refused(count: int | None) -> None:
+    x = np.zeros((2, 5))
+    for place in (5, -6, 2**40):
+        indices = np.array(place) if count is None else np.array([0] * (count - 1) + [place])
+        with pytest.raises(IndexError):
+            evaluate("Gather", x, indices, axis=1)
+    for axis in (2, -3):
+        with pytest.raises(IndexError):
+            evaluate("Gather", x, np.zeros(() if count is None else count, np.int64), axis=axis)
+
+
 @pytest.mark.parametrize("axis", [1, -1])
 def test_elements_are_gathered_along_any_axis_however_long(axis: int) -> None:
     x = np.arange(300).reshape(3, 100)
