@@ -1,26 +1,46 @@
-"""Operators between pieces that native code computes, where numpy would be far slower."""
+"""Operators between pieces that native code computes, or that write into what nobody else has."""
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from ....runtime.graph import Node
+from ....runtime.graph import Node, Value
 from ....runtime.operators import Operator, as_operator
 from ....runtime.operators.images.box_suppression import by_score, keep, select_boxes
+from ....runtime.operators.indices.scattering import write_elements, write_nd
 from ....runtime.operators.own.own_operators import kept_count, top_k
 from ..native.step_runner import StepRunner
+from ..onednn.post_ops import CPU_DOMAIN
 from .stepped_nodes import STANDARD_DOMAINS
 
 __all__ = ["find_native"]
 
-Array = np.ndarray
+Array = np.ndarray[Any, Any]
+
+_WRITERS: dict[str, Callable[..., Array]] = {
+    "ScatterElements": write_elements,
+    "ScatterND": write_nd,
+}
+_MAKERS = frozenset(
+    {
+        (CPU_DOMAIN, "Piece"),
+        *[(domain, name) for domain in STANDARD_DOMAINS for name in ("ConstantOfShape", *_WRITERS)],
+    }
+)
+"""Operators whose results are arrays of their own, which share memory with nothing."""
 
 
 def find_native(node: Node, runner: StepRunner) -> Operator | None:
-    """Return what computes a node natively, called as an operator on numpy arrays; or None."""
+    """Return what computes a node of a contracted graph better than numpy alone does; or None.
+
+    It is called as an operator on numpy arrays. What it may write into is settled by the graph: an
+    input that was made for this node, and that nothing else uses.
+    """
     if node.domain not in STANDARD_DOMAINS:
         return None
     if node.op_type == "NonMaxSuppression":
@@ -34,7 +54,25 @@ def find_native(node: Node, runner: StepRunner) -> Operator | None:
     if node.op_type == "TopK" and len(node.inputs) == 2:
         axis, falls = node.attributes.get("axis", -1), node.attributes.get("largest", 1) != 0
         return functools.partial(_top, runner, axis, falls)
+    if node.op_type in _WRITERS and _is_given_up(node.inputs[0]):
+        function = functools.partial(_written, _WRITERS[node.op_type])
+        return as_operator(function, node.attributes)
     return None
+
+
+def _is_given_up(value: Value | None) -> bool:
+    """True for what a step has made in memory of its own, and only one other step reads."""
+    maker = None if value is None else value.producer
+    if value is None or value.is_constant or value.is_graph_output or maker is None:
+        return False
+    is_own = (maker.domain, maker.op_type) in _MAKERS and maker.user_kernel is None
+    return is_own and len(value.uses) == 1
+
+
+def _written(write: Callable[..., Array], x: Array, *rest: Array, **attributes: Any) -> Array:
+    """Write into x itself, unless it is a view after all."""
+    is_own = x.flags.writeable and x.flags.owndata
+    return write(x if is_own else x.copy(), *rest, **attributes)
 
 
 def _by_score(runner: StepRunner, scores: Array, least_score: np.floating | None) -> Array:
@@ -57,11 +95,11 @@ def _keep(
 def _top(runner: StepRunner, axis: int, falls: bool, x: Array, k: Array) -> tuple[Array, Array]:
     """Keep what is first along the last axis; other axes and types are left to numpy."""
     if x.dtype != np.float32 or axis not in (-1, x.ndim - 1):
-        return top_k(x, k, axis=axis, largest=int(falls))
+        found: tuple[Array, Array] = top_k(x, k, axis=axis, largest=int(falls))
+        return found
     count = kept_count(x, k, axis)
     rows = x if x.ndim == 1 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     places = runner.order_floats(rows, count, falls=falls, nan_last=not falls)
-    if x.ndim == 1:
-        return x.take(places), places
     places = places.reshape(*x.shape[:-1], count)
-    return np.take_along_axis(x, places, -1), places
+    kept: Array = x.take(places) if x.ndim == 1 else np.take_along_axis(x, places, -1)
+    return kept, places

@@ -46,7 +46,7 @@ from .contraction import contract
 from .division import Piece, divide
 from .native_operators import find_native
 from .planned_piece import PlannedPiece, StreamRun
-from .stepped_nodes import SteppedNodes
+from .stepped_nodes import SteppedNodes, is_left_to_numpy
 
 __all__ = ["PiecedNetwork"]
 
@@ -109,6 +109,7 @@ class PiecedNetwork(ExecutableNetwork):
                 graph,
                 lambda node: chosen.is_stepped(node, in_body=in_body),
                 chosen.is_worth_a_plan,
+                is_left_to_numpy,
                 in_body=in_body,
             )
 

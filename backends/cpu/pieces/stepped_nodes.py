@@ -11,7 +11,7 @@ from ....runtime.lowering.kernel_registry import name_in_file
 from ....runtime.operators import find_unsupported as find_missing
 from ..kernels.registry import KERNELS
 
-__all__ = ["STANDARD_DOMAINS", "SteppedNodes"]
+__all__ = ["STANDARD_DOMAINS", "SteppedNodes", "is_left_to_numpy"]
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 
@@ -61,6 +61,23 @@ _WORTH_A_PLAN = frozenset(
     }
 )
 """Operators that compute more than they move: numpy would be far slower than a plan."""
+
+
+_LEFT_TO_NUMPY = frozenset(
+    {
+        "CumSum",
+        "EyeLike",
+        "GatherElements",
+        "GatherND",
+        "OneHot",
+        "ReverseSequence",
+        "ScatterElements",
+        "ScatterND",
+        "TensorScatter",
+        "Trilu",
+    }
+)
+"""Operators that plans have, too, and that numpy computes there as well as here."""
 
 
 class SteppedNodes:
@@ -152,6 +169,12 @@ class SteppedNodes:
         if missing is None:
             return None
         return KERNELS.find_refusal(node) or (missing if KERNELS.content_sources(node) else None)
+
+
+def is_left_to_numpy(node: Node) -> bool:
+    """True for a node that numpy computes in a plan, too; a user's kernel is none."""
+    is_one = node.domain in STANDARD_DOMAINS and node.op_type in _LEFT_TO_NUMPY
+    return is_one and node.user_kernel is None
 
 
 def _has_bodies(node: Node) -> bool:

@@ -19,6 +19,8 @@ __all__ = [
     "scatter_nd",
     "sequence_places",
     "tensor_scatter",
+    "write_elements",
+    "write_nd",
 ]
 
 _REDUCTIONS: dict[str, np.ufunc] = {
@@ -51,19 +53,27 @@ def gather_nd(x: Array, indices: Array, *, batch_dims: int = 0) -> Array:
 def scatter_elements(
     x: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none"
 ) -> Array:
-    """Copy, and write or accumulate an update for each index along an axis.
+    """Copy, and do as ``write_elements`` does."""
+    return write_elements(x.copy(), indices, updates, axis=axis, reduction=reduction)
+
+
+def write_elements(
+    made: Array, indices: Array, updates: Array, *, axis: int = 0, reduction: str = "none"
+) -> Array:
+    """Write or accumulate in place an update for each index along an axis; gives ``made``.
 
     Raises IndexError for an index outside, and for an axis that is not there.
     """
-    along = range(x.ndim)[axis]
-    others = [at for at in range(x.ndim) if at != along]
-    is_inside = all(indices.shape[at] <= x.shape[at] for at in others)
+    along = range(made.ndim)[axis]
+    others = [at for at in range(made.ndim) if at != along]
+    is_inside = all(indices.shape[at] <= made.shape[at] for at in others)
     lines = _line_places(indices, along) if reduction == "none" and is_inside else None
     if lines is not None:
-        return _scatter_lines(x, indices.shape, lines, updates, along)
+        _write_lines(made, indices.shape, lines, updates, along)
+        return made
     places: list[Array] = list(np.indices(indices.shape, sparse=True))
     places[axis] = own_places(indices)
-    return _scatter(x, tuple(places), updates, reduction)
+    return _write(made, tuple(places), updates, reduction)
 
 
 def _line_places(indices: Array, axis: int) -> Array | None:
@@ -81,20 +91,23 @@ def _line_places(indices: Array, axis: int) -> Array | None:
     return lines.reshape(-1) if is_repeated else None
 
 
-def _scatter_lines(
-    x: Array, counts: tuple[int, ...], lines: Array, updates: Array, axis: int
-) -> Array:
+def _write_lines(
+    made: Array, counts: tuple[int, ...], lines: Array, updates: Array, axis: int
+) -> None:
     """Write whole lines, of ``counts`` elements on the other axes."""
-    made = x.copy()
     part = made[tuple([slice(None if at == axis else n) for at, n in enumerate(counts)])]
     np.moveaxis(part, axis, 0)[lines] = np.moveaxis(updates, axis, 0)
-    return made
 
 
 @plain("ScatterND", since=11, later={"reduction": 16})
 def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
-    """Copy, and write or accumulate an update at each place; IndexError for one outside."""
-    return _scatter(x, places_by_axis(indices), updates, reduction)
+    """Copy, and do as ``write_nd`` does."""
+    return write_nd(x.copy(), indices, updates, reduction=reduction)
+
+
+def write_nd(made: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
+    """Write or accumulate in place an update at each place; IndexError for one outside."""
+    return _write(made, places_by_axis(indices), updates, reduction)
 
 
 @plain("TensorScatter", since=24)
@@ -110,9 +123,8 @@ def tensor_scatter(
 
     A circular one goes on at its beginning. Raises IndexError for a place outside.
     """
-    return _scatter(
-        cache, sequence_places(cache, update, write_indices, axis, mode), update, "none"
-    )
+    places = sequence_places(cache, update, write_indices, axis, mode)
+    return _write(cache.copy(), places, update, "none")
 
 
 def sequence_places(
@@ -147,8 +159,7 @@ def places_by_axis(indices: Array) -> tuple[Array, ...]:
     return tuple([own[..., axis] for axis in range(own.shape[-1])])
 
 
-def _scatter(x: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
-    made = x.copy()
+def _write(made: Array, places: tuple[Array, ...], updates: Array, reduction: str) -> Array:
     if reduction == "none":
         made[places] = updates
     else:

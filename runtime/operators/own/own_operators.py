@@ -111,8 +111,8 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
     One is a view, and a run of them, too, unless it is short.
     """
     if indices.ndim == 0:
-        before = (slice(None),) * range(x.ndim)[axis]
-        return np.asarray(x[(*before, int(indices), ...)])
+        place: tuple[Any, ...] = (slice(None),) * range(x.ndim)[axis] + (int(indices), ...)
+        return np.asarray(x[place])
     places = indices.astype(np.intp, copy=False)
     if places.size < _SHORT_RUN:
         return x.take(places, axis)

@@ -12,6 +12,11 @@ from ..plain_operators import Array, PlainFunction, plain
 
 __all__: list[str] = []
 
+_add: Callable[..., Any] = np.add.reduce  # whose stubs know no keepdims that is a variable
+_multiply: Callable[..., Any] = np.multiply.reduce
+_highest: Callable[..., Any] = np.maximum.reduce
+_lowest: Callable[..., Any] = np.minimum.reduce
+
 _Reduce = Callable[[Array, tuple[int, ...] | None, bool], Any]
 
 
@@ -34,7 +39,7 @@ def _axes(axes: Array | None, is_noop_if_empty: bool) -> tuple[int, ...] | None:
 
 
 def _sum(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
-    return np.add.reduce(x, axes, x.dtype, None, keepdims)
+    return _add(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
 
 
 def _mean(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
@@ -42,17 +47,17 @@ def _mean(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
 
 
 def _product(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
-    return np.multiply.reduce(x, axes, x.dtype, None, keepdims)
+    return _multiply(x, axis=axes, dtype=x.dtype, keepdims=keepdims)
 
 
 def _maximum(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
     initial = {} if x.size else {"initial": _extremes(x.dtype)[0]}
-    return np.maximum.reduce(x, axes, None, None, keepdims, **initial)
+    return _highest(x, axis=axes, keepdims=keepdims, **initial)
 
 
 def _minimum(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
     initial = {} if x.size else {"initial": _extremes(x.dtype)[1]}
-    return np.minimum.reduce(x, axes, None, None, keepdims, **initial)
+    return _lowest(x, axis=axes, keepdims=keepdims, **initial)
 
 
 def _extremes(dtype: np.dtype[Any]) -> tuple[Any, Any]:

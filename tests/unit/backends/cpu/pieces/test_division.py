@@ -13,6 +13,7 @@ def divided(text: str, *, in_body: bool = False) -> list[list[str]]:
         graph,
         lambda node: node.op_type in ("NonZero", "Unique"),
         lambda node: node.op_type == "MatMul",
+        lambda node: node.op_type == "GatherND",
         in_body=in_body,
     )
     assert_runnable(graph, order)
@@ -60,6 +61,26 @@ def test_behind_a_step_only_what_is_slow_and_what_follows_is_planned() -> None:
     light = text.replace("m = MatMul(s, w)", "m = Add(s, w)")
     names = ["NonZero", "Transpose", "GatherND", "Neg", "Add", "Relu"]
     assert divided(light) == [[f"-{name}"] for name in names]
+
+
+def test_what_a_plan_leaves_to_numpy_is_a_step_behind_what_it_follows() -> None:
+    text = """g (float[N,4] x, float[4,4] w, int64[K,1] i) => (float[M,4] y, float[K,4] z) {
+        a = MatMul(x, w)
+        b = Neg(a)
+        r = GatherND(b, i)
+        s = Neg(r)
+        y = MatMul(s, w)
+        z = Exp(r)
+    }"""
+    whole = [["MatMul", "Neg", "GatherND", "Neg", "MatMul", "Exp"]]
+    assert divided(text) == whole
+    assert divided(text, in_body=True) == [
+        ["MatMul", "Neg"],
+        ["-GatherND"],
+        ["-Neg"],
+        ["-Exp"],
+        ["MatMul"],
+    ]
 
 
 def test_a_body_is_planned_only_around_what_is_slow() -> None:

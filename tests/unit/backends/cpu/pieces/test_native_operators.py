@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import aioinfer
 from aioinfer.backends.cpu.pieces import native_operators
 from aioinfer.errors import TensorError
+from aioinfer.runtime.operators.indices.scattering import write_elements
 from onnx_text import parse_proto
 
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -111,3 +113,103 @@ def test_numbers_are_put_in_order_natively(monkeypatch: pytest.MonkeyPatch) -> N
     with aioinfer.Core() as core, core.load_network(model, "CPU") as network:
         found = network.create_infer_request().infer_sync({"x": x, "marks": np.ones(3, np.float32)})
     assert found["at"].tolist() == [1, 2, 0]
+
+
+WRITTEN = """g (float[K] marks, int64[A,B] at, float[A,B] updates, int64[C,1] rows, float[C,3] more)
+    => (float[M,3] y, float[D,3] z) {
+    places = NonZero(marks)
+    count = Shape(places)
+    ends = Constant<value_ints = [1, 3]>()
+    last = Slice(count, one, two)
+    sizes = Concat<axis = 0>(last, three)
+    empty = ConstantOfShape(sizes)
+    first = ScatterElements<axis = 0>(empty, at, updates)
+    y = ScatterND(first, rows, more)
+    z = OTHER
+}""".replace(
+    "    ends = Constant<value_ints = [1, 3]>()\n",
+    "    one = Constant<value_ints = [1]>()\n    two = Constant<value_ints = [2]>()\n"
+    "    three = Constant<value_ints = [3]>()\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("other", "written_count"),
+    [("Relu(y)", 2), ("Add(y, first)", 1), ("Add(empty, y)", 1), ("Add(first, empty)", 0)],
+)
+def test_what_nothing_else_uses_is_written_in_place(
+    other: str, written_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    def write(function: Any, x: np.ndarray, *rest: np.ndarray, **attributes: Any) -> np.ndarray:
+        given.append(x)
+        return function(x, *rest, **attributes)
+
+    for name, function in native_operators._WRITERS.items():
+        monkeypatch.setitem(native_operators._WRITERS, name, functools.partial(write, function))
+    chance = np.random.default_rng(1)
+    for count in (4, 7, 1):
+        feeds = {
+            "marks": np.ones(count, np.float32),
+            "at": chance.integers(-count, count, (1, 3)),
+            "updates": chance.random((1, 3), np.float32),
+            "rows": np.array([[0], [-1], [0]]),
+            "more": chance.random((3, 3), np.float32),
+        }
+        given.clear()
+        found, wanted, _ = run_all(WRITTEN.replace("OTHER", other), feeds)
+        for mine, right in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(mine, right)
+        assert len(given) == written_count
+
+
+@pytest.mark.parametrize("at", [4, -5])
+def test_a_place_outside_is_refused_in_place_as_well(at: int) -> None:
+    feeds = {
+        "marks": np.ones(4, np.float32),
+        "at": np.array([[0, at, 1]]),
+        "updates": np.ones((1, 3), np.float32),
+        "rows": np.zeros((1, 1), np.int64),
+        "more": np.ones((1, 3), np.float32),
+    }
+    with pytest.raises(TensorError, match=f"index {at} is out of bounds"):
+        run_all(WRITTEN.replace("OTHER", "Relu(y)"), feeds)
+
+
+SPREAD = """g (float[N,4] x, float[4,4] w, float[K] marks) => (float[K,4] y) {
+    places = NonZero(marks)
+    axis = Constant<value_ints = [1]>()
+    zero = Constant<value_ints = [0]>()
+    flat = Squeeze(places, zero)
+    column = Unsqueeze(flat, axis)
+    chosen = Gather<axis = 0>(x, flat)
+    made = MatMul(chosen, w)
+    lengths = Constant<value_ints = [1, 4]>()
+    repeated = Expand(column, lengths)
+    all = Shape(x)
+    base = ConstantOfShape(all)
+    full = ScatterElements<axis = 0>(base, repeated, made)
+    y = MatMul(full, w)
+}"""
+
+
+def test_indices_that_repeat_go_to_a_step_as_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    strides = []
+
+    def write(x: np.ndarray, indices: np.ndarray, *rest: np.ndarray, **kept: Any) -> np.ndarray:
+        strides.append(indices.strides)
+        return write_elements(x, indices, *rest, **kept)
+
+    monkeypatch.setitem(native_operators._WRITERS, "ScatterElements", write)
+    chance = np.random.default_rng(2)
+    for marks in ([1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 1]):
+        feeds = {
+            "x": chance.random((5, 4), np.float32),
+            "w": chance.random((4, 4), np.float32),
+            "marks": np.array(marks, np.float32),
+        }
+        found, wanted, peer = run_all(SPREAD, feeds)
+        np.testing.assert_allclose(found[0], wanted[0], rtol=1e-5)
+        np.testing.assert_allclose(found[0], peer[0], rtol=1e-5)
+    assert {item[1] for item in strides} == {0}
