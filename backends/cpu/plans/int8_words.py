@@ -8,12 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["WORD_COUNT", "Int8Words"]
+__all__ = ["FLAT", "WORD_COUNT", "Int8Words", "flat_line_bytes"]
 
 Pair = tuple[int, int]
 
 WORD_COUNT = 26
 """Of those that have names; a pair is two."""
+
+
+FLAT = 64
+"""Numbers of a row of the result that int8_taps computes together."""
 
 
 class Int8Words(NamedTuple):
@@ -59,3 +63,11 @@ class Int8Words(NamedTuple):
             raise ValueError(f"there are {len(parameters)} parameters, and {WORD_COUNT} are needed")
         pairs = [(parameters[index], parameters[index + 1]) for index in range(5, 13, 2)]
         return cls._make([*parameters[:5], *pairs, *parameters[13:WORD_COUNT]])
+
+
+def flat_line_bytes(words: Int8Words) -> int:
+    """Return the bytes of the copies of lines that a part of int8_taps holds at once."""
+    span = (words.window[0] - 1) * words.dilations[0] + 1
+    places = words.made_width + (words.window[1] - 1) * words.dilations[1] // words.strides[1]
+    numbers = words.strides[1] * places * words.groups
+    return span * (-(-numbers // FLAT) * FLAT + FLAT)

@@ -20,7 +20,7 @@ __all__ = ["FAMILIES", "INT8_KERNELS", "reaches_of"]
 
 FAMILIES = {
     "elementwise_bounds": "float_elementwise integer_elementwise where",
-    "int8_bounds": "int8_depthwise int8_product int8_squares",
+    "int8_bounds": "int8_depthwise int8_product int8_squares int8_taps",
     "matrix_bounds": "pair_distances small_matmul thin_matmul",
     "ml_bounds": "tree_ensemble vote_by_pairs",
     "movement_bounds": "copy fill gather resample sample_grid",

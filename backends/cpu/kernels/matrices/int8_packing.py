@@ -5,20 +5,24 @@ Source of the layouts: native/int8/native_int8.c.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...onednn.bindings import aligned_bytes
+from ...plans.int8_words import FLAT
 
 __all__ = [
     "CHUNK_BYTES",
     "PANEL",
     "PackedProduct",
+    "PackedTaps",
     "fits_squares",
     "packed_depthwise",
     "packed_product",
     "packed_squares",
+    "packed_taps",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -108,6 +112,37 @@ def packed_depthwise(weights: Array) -> Array:
     padded[:channels, :taps] = weights
     wide = padded.reshape(panels, PANEL, pairs, 2)[:, _ORDER].transpose(0, 2, 1, 3)
     return _bytes_of(wide)
+
+
+class PackedTaps(NamedTuple):
+    """Weights of channels that are apart, in the order of the flat kernel, and rows in that order.
+
+    ``starts`` are what sums begin with; a row of the model's is taken in ``order``.
+    """
+
+    weights: Array
+    starts: Array
+    order: Array
+
+
+def packed_taps(weights: Array, *, is_signed: bool) -> PackedTaps:
+    """Pack int8 weights (channels, taps) for int8_taps; ``is_signed`` are the data.
+
+    Vectors go over the channels until one begins with the first of them again.
+    """
+    channels, taps = weights.shape
+    words = np.arange(FLAT)
+    numbers = words // 4 % 4 * 16 + words // 16 * 4 + words % 4
+    turns = channels // math.gcd(channels, FLAT)
+    order = (np.arange(turns)[:, np.newaxis] * FLAT + numbers) % channels
+    quads = -(-taps // CHUNK_BYTES)
+    padded = np.zeros((channels, quads * CHUNK_BYTES), np.int8)
+    padded[:, :taps] = weights
+    chunks = padded[order].reshape(turns, FLAT, quads, CHUNK_BYTES).transpose(0, 2, 1, 3)
+    sums = weights.sum(axis=1, dtype=np.int64) * (-128 if is_signed else 0)
+    return PackedTaps(
+        _bytes_of(chunks), sums.astype(np.int32)[order].reshape(-1), order.reshape(-1)
+    )
 
 
 def packed_squares(weights: Array) -> Array:

@@ -16,12 +16,10 @@ import numpy as np
 
 from .....runtime.graph import DType, Node, Value
 from .....runtime.lowering.window import Window
-from ...native.step_runner import double_bits
-from ...onednn.post_ops import parse_post_ops
-from ...plans.elementwise_parameters import FLOAT_STEPS
 from ...plans.int8_words import Int8Words
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
+from .int8_operands import channels_last, constant_of, given, laid_last, steps_of_node, two
 from .int8_packing import (
     CHUNK_BYTES,
     PANEL,
@@ -115,10 +113,10 @@ def lower_native_matmul(
     ``is_turned``: weights have a row for each column.
     """
     inner, columns = sizes
-    source, weights, (result,) = _given(node, 0), _given(node, 1), node.outputs
+    source, weights, (result,) = given(node, 0), given(node, 1), node.outputs
     one = (1, 1)
     product = _Product(1, (1, rows), (1, rows), one, one, one, (0, 0), 1, inner, columns)
-    array = _constant(weights)
+    array = constant_of(weights)
 
     def arranged() -> Array:
         return (array if is_turned else array.T)[np.newaxis]
@@ -129,16 +127,16 @@ def lower_native_matmul(
 
 def lower_native_convolution(node: Node, builder: PlanBuilder, groups: int, window: Window) -> None:
     """Lower an Int8Conv of one or two axes whose shapes are right."""
-    source, weights, (result,) = _given(node, 0), _given(node, 1), node.outputs
-    shape, made, array = builder.shape(source), builder.shape(result), _constant(weights)
+    source, weights, (result,) = given(node, 0), given(node, 1), node.outputs
+    shape, made, array = builder.shape(source), builder.shape(result), constant_of(weights)
     product = _Product(
         shape[0],
-        _two(shape[2:]),
-        _two(made[2:]),
-        _two(window.kernel),
-        _two(window.strides),
-        _two(window.dilations),
-        _two(window.pads_begin, 0),
+        two(shape[2:]),
+        two(made[2:]),
+        two(window.kernel),
+        two(window.strides),
+        two(window.dilations),
+        two(window.pads_begin, 0),
         groups,
         array.shape[1],
         array.shape[0] // groups,
@@ -149,10 +147,9 @@ def lower_native_convolution(node: Node, builder: PlanBuilder, groups: int, wind
         return last.reshape(groups, product.columns, product.numbers)
 
     def laid(value: Value) -> Operand:
-        wanted = _channels_last(builder.shape(value), builder.dtype(value))
-        return builder.reordered(value, wanted.desc(builder.engine))
+        return laid_last(value, builder)
 
-    layout = _channels_last(made, builder.held_dtype(result))
+    layout = channels_last(made, builder.held_dtype(result))
     _emit(node, builder, product, arranged, laid(source), layout, laid)
 
 
@@ -212,9 +209,9 @@ def _emit(
     laid: Callable[[Value], Operand],
 ) -> None:
     """Emit the kernel; ``arranged`` gives weights (groups, columns, numbers), ``laid`` operands."""
-    weights, shifts, scales = (_given(node, index) for index in (1, 2, 3))
+    weights, shifts, scales = (given(node, index) for index in (1, 2, 3))
     key = f"{product.groups} {product.numbers} {source.dtype.label} {node.attributes.get('transB')}"
-    array = _constant(weights)
+    array = constant_of(weights)
 
     def derived(what: str, compute: Callable[[], Array]) -> Operand:
         return builder.constant_operand(builder.derived(f"{what} {key}", (array,), compute))
@@ -225,14 +222,7 @@ def _emit(
     parts = builder.thread_count if product.work >= 2 * _WORK_PER_THREAD else 1
     is_signed = source.dtype is DType.INT8
     packed = _packed(product, parts, is_signed, array, arranged, derived, is_derived)
-    others: list[Operand] = []
-    step_words: list[int] = []
-    for step in parse_post_ops(node.attributes):
-        if step.operand is not None:
-            others.append(_other(builder, _given(node, step.operand), layout, laid))
-        number = FLOAT_STEPS.index("add" if step.name == "sum" else step.name)
-        other = 0 if step.operand is None else len(others)
-        step_words += [number, other, double_bits(step.alpha), double_bits(step.beta)]
+    others, step_words = steps_of_node(node, builder, layout, laid)
     scales_row = _row(builder, scales, product.groups * product.columns)
     result = builder.result(node.outputs[0], layout)
     words = Int8Words(
@@ -266,14 +256,6 @@ def _emit(
     )
 
 
-def _other(
-    builder: PlanBuilder, value: Value, layout: Layout, laid: Callable[[Value], Operand]
-) -> Operand:
-    if builder.shape(value) != layout.shape:
-        raise builder.contradiction(f"{value.name!r} is not as {list(layout.shape)}")
-    return laid(value)
-
-
 def _row(builder: PlanBuilder, scales: Value, count: int) -> Operand:
     """Return the scales, one for each column where they are known."""
     array = scales.constant
@@ -281,28 +263,3 @@ def _row(builder: PlanBuilder, scales: Value, count: int) -> Operand:
         return builder.plain(scales)
     made = builder.derived(f"int8 {count} scales", (array,), lambda: np.repeat(array, count))
     return builder.constant_operand(made)
-
-
-def _two(lengths: Sequence[int], front: int = 1) -> Pair:
-    """Return the numbers of two axes, of which the first may not be there."""
-    high, wide = (front, *lengths) if len(lengths) == 1 else lengths
-    return high, wide
-
-
-def _channels_last(shape: Sequence[int], dtype: DType) -> Layout:
-    strides, step = [0] * len(shape), 1
-    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
-        strides[axis] = step
-        step *= shape[axis]
-    return Layout.plain(shape, dtype, strides)
-
-
-def _constant(weights: Value) -> Array:
-    assert weights.constant is not None
-    return weights.constant
-
-
-def _given(node: Node, index: int) -> Value:
-    value = node.inputs[index]
-    assert value is not None
-    return value

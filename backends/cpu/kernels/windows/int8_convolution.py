@@ -5,7 +5,7 @@ from __future__ import annotations
 from ctypes import c_int
 
 from .....runtime.graph import DType, Node, Value
-from .....runtime.lowering.window import window_of
+from .....runtime.lowering.window import Window, window_of
 from ...onednn.bindings import ARG, FORWARD_INFERENCE, OneDnnError, PrimitiveDesc
 from ...onednn.post_ops import CPU_DOMAIN
 from ...plans.operand_layout import Layout
@@ -15,6 +15,7 @@ from ..matrices.epilogue import Epilogue
 from ..matrices.native_int8 import lower_native_convolution
 from ..registry import kernel
 from .convolution_choice import is_slow
+from .int8_taps import goes_by_taps, lower_taps
 from .onednn_windows import dims_array
 from .pooling import channels_last
 
@@ -43,10 +44,15 @@ def lower_int8_conv(node: Node, builder: PlanBuilder) -> None:
         )
     builder.expect_shape(shifts, (weight_shape[0],))
     (count,) = builder.shape(scales)
-    if has_native_int8(builder.engine.instruction_set):
-        window = window_of(node, weight_shape[2:], shape[2:]).fitted(shape[2:], result_shape[2:])
-        if count != 1:
-            builder.expect_shape(scales, (weight_shape[0],))
+    if count != 1:
+        builder.expect_shape(scales, (weight_shape[0],))
+    instruction_set = builder.engine.instruction_set
+    window = window_of(node, weight_shape[2:], shape[2:]).fitted(shape[2:], result_shape[2:])
+    is_known = shifts.constant is not None and scales.constant is not None
+    if is_known and goes_by_taps(weight_shape, groups, window, result_shape[-1], instruction_set):
+        lower_taps(node, builder, window)
+        return
+    if has_native_int8(instruction_set):
         lower_native_convolution(node, builder, groups, window)
         return
     dims, mask = weight_shape, 0b1
@@ -54,10 +60,8 @@ def lower_int8_conv(node: Node, builder: PlanBuilder) -> None:
         dims, mask = (groups, weight_shape[0] // groups, *weight_shape[1:]), 0b11
     if count == 1:
         mask = 0
-    else:
-        builder.expect_shape(scales, (weight_shape[0],))
     epilogue = Epilogue(node, builder, scales=(mask, count))
-    pd = _choose(node, builder, dims, epilogue)
+    pd = _choose(node, builder, dims, window, epilogue)
     reads = {
         ARG.SRC: builder.reordered(source, pd.desc("src")),
         ARG.WEIGHTS: builder.reordered(weights, pd.desc("weights")),
@@ -70,13 +74,15 @@ def lower_int8_conv(node: Node, builder: PlanBuilder) -> None:
 
 
 def _choose(
-    node: Node, builder: PlanBuilder, weights: tuple[int, ...], epilogue: Epilogue
+    node: Node,
+    builder: PlanBuilder,
+    weights: tuple[int, ...],
+    window: Window,
+    epilogue: Epilogue,
 ) -> PrimitiveDesc:
     """Describe the primitive: channels last if that is fast."""
     engine, held = builder.engine, builder.held_dtype(node.outputs[0])
     source, result = builder.shape(_given(node.inputs[0])), builder.shape(node.outputs[0])
-    kernel_shape = builder.shape(_given(node.inputs[1]))[2:]
-    window = window_of(node, kernel_shape, source[2:]).fitted(source[2:], result[2:])
     chosen = None
     for dst in (channels_last(result, held).desc(engine), engine.any_desc(result, held)):
         try:

@@ -12,6 +12,8 @@
  * of theirs is multiplied with. Data of -128 to 127 are moved by 128, which sums start without.
  *
  * Sums wrap around in between; those that are left fit 32 bits.
+ *
+ * Depthwise convolutions on processors with AVX-512 and VNNI are here, too: see taps.h.
  */
 #include <string.h>
 
@@ -33,9 +35,12 @@ INLINE int64_t item_of(int64_t type)
 }
 
 #include "plain.h"
+static void finish_flat_plain(const struct product *p, float *numbers, int64_t at, int64_t count);
+#include "taps_plain.h"
 #define FOR(name) name##_plain
 #include "loops.h"
 #include "squares.h"
+#include "taps.h"
 #undef FOR
 
 #if COMPILES_AVX2
@@ -48,10 +53,17 @@ BEGIN_AVX2
 #include "squares.h"
 #undef FOR
 END_AVX2
+BEGIN_VNNI
+#include "taps_vnni.h"
+#define FOR(name) name##_vnni
+#include "taps.h"
+#undef FOR
+END_VNNI
 #else
 #define product_part_avx2 product_part_plain
 #define depthwise_part_avx2 depthwise_part_plain
 #define squares_part_avx2 squares_part_plain
+#define taps_part_vnni taps_part_plain
 #endif
 
 /* Those that sets of instructions may compute in registers. */
@@ -103,7 +115,8 @@ static int is_pointwise(const struct product *p)
 }
 
 /* What all kernels begin with: read what they are given. */
-static int begin(struct product *p, char *const *data, const int64_t *parameters, int has_places_too)
+static int begin(struct product *p, char *const *data, const int64_t *parameters, int has_places,
+                 int has_starts)
 {
     const int status = read_product(p, parameters);
 
@@ -112,10 +125,10 @@ static int begin(struct product *p, char *const *data, const int64_t *parameters
     p->source = *data++;
     p->source_end = p->source + p->images * p->height * p->width * p->groups * p->channels;
     p->weights = *data++;
-    if (has_places_too) {
+    if (has_places)
         p->places = (const int32_t *)(const void *)*data++;
+    if (has_starts)
         p->starts = (const int32_t *)(const void *)*data++;
-    }
     p->scales = (const float *)(const void *)*data++;
     p->shifts = (const float *)(const void *)*data++;
     for (int64_t index = 0; index < p->other_count; index++)
@@ -127,11 +140,11 @@ static int begin(struct product *p, char *const *data, const int64_t *parameters
 
 typedef void compute_part(const struct product *, int64_t, const char *);
 
-/* What all kernels end with: compute all parts, by AVX2 where that is there. */
-static int compute(const struct product *p, compute_part *plain, compute_part *avx2,
-                   const char *stop)
+/* What all kernels end with: compute all parts, by the better of two where the processor has it. */
+static int compute(const struct product *p, compute_part *plain, compute_part *better,
+                   int has_better, const char *stop)
 {
-    compute_part *const chosen = HAS_AVX2 ? avx2 : plain;
+    compute_part *const chosen = has_better ? better : plain;
 
 #pragma omp parallel for schedule(static) if (p->parts > 1)
     for (int64_t part = 0; part < p->parts; part++)
@@ -155,14 +168,14 @@ static void fill_pads(const struct product *p, int64_t offset)
 static int int8_product(char *const *data, const int64_t *parameters, const char *stop)
 {
     struct product product = {0};
-    const int status = begin(&product, data, parameters, 1);
+    const int status = begin(&product, data, parameters, 1, 1);
 
     if (status != STATUS_OK)
         return status;
     product.is_pointwise = is_pointwise(&product);
     product.is_direct = product.is_pointwise && !product.is_mixed && product.flip == 0
                         && product.groups == 1 && product.channels % CHUNK == 0;
-    return compute(&product, product_part_plain, product_part_avx2, stop);
+    return compute(&product, product_part_plain, product_part_avx2, HAS_AVX2, stop);
 }
 
 /* The same where each channel is a group of its own, with one column. Weights are wide and have all
@@ -171,7 +184,7 @@ static int int8_product(char *const *data, const int64_t *parameters, const char
 static int int8_depthwise(char *const *data, const int64_t *parameters, const char *stop)
 {
     struct product product = {0};
-    const int status = begin(&product, data, parameters, 0);
+    const int status = begin(&product, data, parameters, 0, 0);
 
     if (status != STATUS_OK)
         return status;
@@ -179,7 +192,7 @@ static int int8_depthwise(char *const *data, const int64_t *parameters, const ch
         return STATUS_TABLE;
     product.row_chunks = (product.row_numbers + 1) / 2;
     fill_pads(&product, 0);
-    return compute(&product, depthwise_part_plain, depthwise_part_avx2, stop);
+    return compute(&product, depthwise_part_plain, depthwise_part_avx2, HAS_AVX2, stop);
 }
 
 /* The same for one group, a window of 3 x 3 with strides and dilations of 1, and whole panels of
@@ -189,19 +202,38 @@ static int int8_depthwise(char *const *data, const int64_t *parameters, const ch
 static int int8_squares(char *const *data, const int64_t *parameters, const char *stop)
 {
     struct product product = {0};
-    const int status = begin(&product, data, parameters, 0);
+    const int status = begin(&product, data, parameters, 0, 0);
 
     if (status != STATUS_OK)
         return status;
     const int64_t square_bytes = SQUARE * SQUARE * (product.channels * 2 + PANEL * 4);
     const int64_t part_bytes = product.block_rows * square_bytes + SQUARE * SQUARE * SQUARE_SLACK;
     fill_pads(&product, product.parts * part_bytes);
-    return compute(&product, squares_part_plain, squares_part_avx2, stop);
+    return compute(&product, squares_part_plain, squares_part_avx2, HAS_AVX2, stop);
+}
+
+/* The same as int8_depthwise for channels that are a multiple of 8, with the source's lines flat (taps.h).
+ * FLAT columns of the result lie together, after period_of vectors as in the first one. For each of these
+ * there are, in the order of number_of: weights, of each four taps the bytes of a word; int32 starts,
+ * which take out what data of int8 are moved by; scales; and shifts. No places; scratch for the lines
+ * of each part. */
+static int int8_taps(char *const *data, const int64_t *parameters, const char *stop)
+{
+    struct product product = {0};
+    const int status = begin(&product, data, parameters, 0, 1);
+
+    if (status != STATUS_OK)
+        return status;
+    const int64_t span = (product.window[0] - 1) * product.dilations[0] + 1;
+    if (product.row_numbers > MOST_TAPS || product.channels != 1 || span > MOST_LINES)
+        return STATUS_TABLE;
+    return compute(&product, taps_part_plain, taps_part_vnni, HAS_VNNI, stop);
 }
 
 const struct named_kernel int8_kernels[] = {
     {"int8_depthwise", int8_depthwise},
     {"int8_product", int8_product},
     {"int8_squares", int8_squares},
+    {"int8_taps", int8_taps},
     {NULL, NULL},
 };

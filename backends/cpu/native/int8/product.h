@@ -14,6 +14,8 @@
 #define SQUARE 4                       /* places of the source along an axis, for two of the result */
 #define SQUARE_SLACK 64                /* bytes: squares of the same place lie apart in a cache */
 #define MOST_TAPS 64                   /* of a window of a depthwise convolution */
+#define FLAT 64                        /* numbers of a row of the result that are computed together */
+#define MOST_LINES 64                  /* of the source that a window spans, where these are copied */
 #define ROWS_OF_PARTS 128              /* with fewer, threads take panels */
 #define MAX_OTHERS 8
 #define MAX_STEPS 32

@@ -5,6 +5,7 @@ The rules follow native/int8/ word by word.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from .....runtime.graph import DType
 from ..elementwise_parameters import FLOAT_STEPS
-from ..int8_words import WORD_COUNT, Int8Words
+from ..int8_words import FLAT, WORD_COUNT, Int8Words, flat_line_bytes
 from .reach import FLOAT32, INT8, INT32, MOST_PARTS, UINT8, Reach, Rule, product, take
 
 __all__ = ["RULES", "has_places"]
@@ -22,7 +23,7 @@ _TYPES: Mapping[int, tuple[int, Collection[DType]]] = {
     DType.UINT8.value: (1, UINT8),
     DType.INT8.value: (1, INT8),
 }
-_PANEL, _SLACK, _SQUARE_SLACK, _MOST_TAPS = 16, 32, 64, 64
+_PANEL, _SLACK, _SQUARE_SLACK, _MOST_TAPS, _MOST_LINES = 16, 32, 64, 64, 64
 _MOST_OTHERS, _MOST_STEPS, _MOST_LENGTH = 8, 32, 1 << 31
 
 
@@ -68,6 +69,27 @@ def _int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
     chunks = product(-(-words.groups // _PANEL), -(-taps // 2))
     weights = [(0, product(chunks, 4 * _PANEL), UINT8)]
     return _operands(words, types, weights, words.groups)
+
+
+def _int8_taps(parameters: Sequence[int]) -> list[Reach]:
+    """Return the same of flat rows, for which scales and shifts are repeated like the weights."""
+    words, types = _checked(parameters)
+    taps, span = product(*words.window), (words.window[0] - 1) * words.dilations[0] + 1
+    is_apart = words.channels == words.columns == 1
+    if not is_apart or taps > _MOST_TAPS or words.is_mixed or words.chunk_count:
+        raise ValueError(f"{taps} taps of channels that are apart, with {words}")
+    if span > _MOST_LINES:
+        raise ValueError(f"a window over {span} lines")
+    product(words.strides[1], words.made_width + taps * words.dilations[1], words.groups)
+    turns = words.groups // math.gcd(words.groups, FLAT)
+    row = product(turns, FLAT, 4)
+    weights = [
+        (0, product(turns, FLAT, 4, -(-taps // 4)), UINT8),
+        (0, row, INT32),
+    ]
+    scratch = product(words.parts, flat_line_bytes(words))
+    source, *others = _operands(words, types, weights, scratch)
+    return [source, *weights, (0, row, FLOAT32), (0, row, FLOAT32), *others[len(weights) + 2 :]]
 
 
 def _int8_squares(parameters: Sequence[int]) -> list[Reach]:
@@ -145,4 +167,5 @@ RULES: Mapping[str, Rule] = {
     "int8_depthwise": _int8_depthwise,
     "int8_product": _int8_product,
     "int8_squares": _int8_squares,
+    "int8_taps": _int8_taps,
 }

@@ -43,6 +43,10 @@ CASES = {
     "depthwise, dilated": Case(
         (1, 16, 8, 8), (16, 1, 5, 5), groups=16, dilations=(2, 1), pads=(4, 4, 4, 4)
     ),
+    "depthwise, strided": Case(
+        (2, 48, 9, 8), (48, 1, 3, 3), groups=48, strides=(2, 2), pads=(0, 1, 1, 1)
+    ),
+    "depthwise, many rows": Case((1, 32, 96, 90), (32, 1, 5, 5), groups=32, pads=(2, 2, 2, 2)),
     "many rows": Case((1, 16, 72, 72), (48, 16, 3, 3), pads=(1, 1, 1, 1)),
     "many rows of 7 bytes": Case((1, 7, 80, 80), (64, 7, 1, 1)),
 }
@@ -135,7 +139,9 @@ def test_results_are_those_of_the_nodes_on_any_number_of_threads(
     np.testing.assert_array_equal(run(core, model, x, threads=2), found)
 
 
-@pytest.mark.parametrize("name", ["squares", "many rows of 7 bytes", "depthwise", "groups"])
+@pytest.mark.parametrize(
+    "name", ["squares", "many rows of 7 bytes", "depthwise", "depthwise, strided", "groups"]
+)
 def test_what_is_exported_computes_the_same(core: Core, name: str) -> None:
     case = CASES[name]
     x, file = data_of(case, np.uint8), io.BytesIO()
@@ -148,7 +154,7 @@ def test_what_is_exported_computes_the_same(core: Core, name: str) -> None:
     np.testing.assert_array_equal(found, run(core, model, x))
 
 
-@pytest.mark.parametrize("name", ["squares", "groups", "depthwise"])
+@pytest.mark.parametrize("name", ["squares", "groups", "depthwise", "depthwise, strided"])
 def test_any_batch_is_computed_as_its_images_are(core: Core, name: str) -> None:
     case = CASES[name]
     model = stored_convolution(case, np.uint8, 0, weights_of(case), is_open=True)

@@ -174,6 +174,12 @@ INT8: dict[str, tuple[list[int], list[np.ndarray], int, int]] = {
         2 * 158 * 16,
         6 * 4 * 16,
     ),
+    "int8_taps": (
+        [1, 64, 1, 64, 1, *[1] * 6, 0, 0, 0, 64, 1, 1, BYTES, BYTES, 0, 0, 64, 1, 1, 0, 0],
+        [np.zeros(256, np.uint8), np.zeros(64, np.int32)],
+        64 * 64,
+        64,
+    ),
 }
 """Parameters, weights, elements of the result, and those of a block of rows or squares."""
 
@@ -184,7 +190,7 @@ def test_kernels_for_int8_stop_between_blocks(kernel: str) -> None:
     parameters, weights, count, between = INT8[kernel]
     word = bytearray(count)
     result = np.frombuffer(word, np.uint8)
-    ones = np.ones(16, np.float32)
+    ones = np.ones(64, np.float32)
     source, scratch = np.zeros(640 * 16, np.uint8), np.zeros(1 << 16, np.uint8)
     operands = [source, *weights, ones, ones, scratch, result]
     payload = [len(operands), *(part for item in operands for part in (0, item.ctypes.data))]

@@ -137,6 +137,17 @@ CALLS: dict[str, tuple[Operands, list[int]]] = {
         ],
         [1, 5, 4, 5, 4, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 32, 20, 3, 2, 0, 0, 20, 12, 2, 0, 0],
     ),
+    "int8_taps": (  # 3 x 3 with strides of 2, of 24 channels, with a sum behind
+        [
+            *[(I8, (1, 5, 8, 24)), (U8, (3, 3, 64, 4)), (I32, (3, 64)), (F32, (3, 64))],
+            *[(F32, (3, 64)), (U8, (1, 3, 4, 24)), (U8, (2 * 3 * (256 + 64),))],
+            (U8, (1, 3, 4, 24)),
+        ],
+        [
+            *[1, 5, 8, 3, 4, 3, 3, 2, 2, 1, 1, 1, 1, 0, 24, 1, 1, 3, 2, 0, 0, 24, 1, 2, 1, 1],
+            *[2, 42, 1, ONE, ONE],
+        ],
+    ),
     "unpack_weights": (
         [(U8, (5, 3, 32)), (F32, (5, 3)), (F32, (2, 96))],
         [70, 5, 32, 8, 0, 3, 2, 1],
@@ -227,6 +238,7 @@ def test_a_buffer_that_is_a_byte_too_short_is_found(kernel: str, short: int) -> 
         ("int8_depthwise", 4),
         ("int8_product", 7),
         ("int8_squares", 4),
+        ("int8_taps", 6),
     ],
 )
 def test_all_that_a_kernel_writes_is_known(kernel: str, reads: int) -> None:
