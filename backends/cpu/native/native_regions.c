@@ -4,6 +4,9 @@
  * weighted sum of columns. Both are lists of taps, which are made once for a region and serve all
  * of its channels. Where an element is a neighbour of several points of a bin, its taps are one;
  * but not if a weight is zero, as an infinity makes that one a NaN.
+ *
+ * Small regions have few elements along an axis, so there the channels are what lies side by side: what
+ * is seen of as many of them as a vector holds is copied so, and results are put back in order.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +19,8 @@
 #define MOST_VALUES (1 << 28) /* that are compared one by one, of all channels of a region */
 #define MOST_EACH 64 /* of them for each element of the result, if MOST_VALUES are too few for all */
 #define CHANNELS 64           /* of a region that one part of the work computes */
+#define LANES 16              /* channels that are computed side by side */
+#define MOST_SEEN 1024        /* elements of a channel, or bins, for which that is done */
 #define LATEST 6 /* taps that may be of the same element: two of each that points lie between */
 
 enum form { FORM_MEAN = 0, FORM_MAX = 1 };
@@ -149,6 +154,61 @@ static void mean_of_channel(float *target, const float *image, float *restrict s
             target[bin * column_bins + column] = sum;
         }
     }
+}
+
+static int64_t seen_of(const struct taps *taps)
+{
+    return taps->last - taps->first + 1;
+}
+
+/* As many channels as a vector holds, `plane` elements from each to the next, as mean_of_channel has
+ * one. `room` is for what is seen of an image, for a row of it and for all bins, of each channel. */
+VECTOR_CLONES
+static void mean_of_lanes(float *restrict target, const float *restrict image, float *restrict room,
+                          int64_t plane, int64_t width, const struct taps *rows,
+                          const struct taps *columns, int64_t row_bins, int64_t column_bins)
+{
+    const int64_t height = seen_of(rows), length = seen_of(columns), bins = row_bins * column_bins;
+    float *const sums = room + height * length * LANES, *const means = sums + length * LANES;
+
+    for (int64_t lane = 0; lane < LANES; lane++)
+        for (int64_t row = 0; row < height; row++) {
+            const float *source
+                = image + lane * plane + (rows->first + row) * width + columns->first;
+            for (int64_t at = 0; at < length; at++)
+                room[(row * length + at) * LANES + lane] = source[at];
+        }
+    for (int64_t bin = 0; bin < bins; bin++) {
+        const int64_t row_bin = bin / column_bins, column = bin % column_bins;
+        const int64_t *places = rows->places + row_bin * rows->capacity;
+        const float *weights = rows->weights + row_bin * rows->capacity;
+        const int64_t *sources = columns->places + column * columns->capacity;
+        const float *shares = columns->weights + column * columns->capacity;
+        float sum[LANES] = {0};
+        for (int64_t tap = 0; column == 0 && tap < rows->counts[row_bin]; tap++) {
+            const float *row = room + (places[tap] - rows->first) * length * LANES;
+            for (int64_t at = 0; at < length * LANES; at++)
+                sums[at] = (tap ? sums[at] : 0.0f) + weights[tap] * row[at];
+        }
+        for (int64_t tap = 0; tap < columns->counts[column]; tap++)
+            for (int64_t lane = 0; lane < LANES; lane++)
+                sum[lane]
+                    += shares[tap] * sums[(sources[tap] - columns->first) * LANES + lane];
+        memcpy(means + bin * LANES, sum, sizeof sum);
+    }
+    for (int64_t lane = 0; lane < LANES; lane++)
+        for (int64_t bin = 0; bin < bins; bin++)
+            target[lane * bins + bin] = means[bin * LANES + lane];
+}
+
+/* Memory for mean_of_lanes; NULL where it is not to be used, or there is none. */
+static float *hold_lanes(const struct taps *rows, const struct taps *columns, int64_t bins)
+{
+    const int64_t length = seen_of(columns), seen = seen_of(rows) * length;
+
+    if (seen > MOST_SEEN || bins > MOST_SEEN)
+        return NULL;
+    return malloc((size_t)((seen + length + bins) * LANES) * sizeof(float));
 }
 
 /* What is no number is the greatest, as numpy has it. */
@@ -292,9 +352,15 @@ static int align_channels(const struct work *work, int64_t region, int64_t first
         return STATUS_MEMORY;
     make_taps(&row_taps, &rows);
     make_taps(&column_taps, &columns);
-    for (int64_t channel = 0; channel < channels && !is_stopped(stop); channel++)
+    float *const lanes = channels < LANES ? NULL : hold_lanes(&row_taps, &column_taps, bins);
+    int64_t channel = 0;
+    for (; lanes != NULL && channel + LANES <= channels && !is_stopped(stop); channel += LANES)
+        mean_of_lanes(target + channel * bins, source + channel * plane, lanes, plane, work->width,
+                      &row_taps, &column_taps, work->row_bins, work->column_bins);
+    for (; channel < channels && !is_stopped(stop); channel++)
         mean_of_channel(target + channel * bins, source + channel * plane, sums, work->width,
                         &row_taps, &column_taps, work->row_bins, work->column_bins);
+    free(lanes);
     free(held);
     return STATUS_OK;
 }

@@ -71,19 +71,32 @@ def test_it_is_computed_natively_also_of_sizes_that_come_with_the_run(core: Core
             np.testing.assert_allclose(made, wanted, atol=1e-5)
 
 
+@pytest.mark.parametrize("channel", [0, 5, 17])
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_what_is_not_finite_counts_where_it_is_a_neighbour(
-    core: Core, mode: str, number: float
+    core: Core, mode: str, number: float, channel: int
 ) -> None:
-    x = np.zeros((1, 1, 8, 8), np.float32)
-    x[0, 0, 7, 7] = x[0, 0, 2, 3] = number
+    x = np.zeros((1, channel + 1 if channel != 5 else 16, 8, 8), np.float32)
+    x[0, channel, 7, 7] = x[0, channel, 2, 3] = number
     corners = [[0, 0, 7.5, 7.5], [2, 1, 4, 3], [0.5, 0.5, 7.5, 7.5], [-9, -9, 8, 20]]
     inputs = {"x": x, "r": np.array(corners, np.float32), "b": np.zeros(4, np.int64)}
     model = regions_model(inputs, mode=mode, output_height=3, output_width=4, sampling_ratio=2)
     made, wanted = (run(core, model, device, inputs)["y"] for device in ("CPU", "REFERENCE"))
     np.testing.assert_array_equal(np.isnan(made), np.isnan(wanted))
     np.testing.assert_allclose(made, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("bins", [(2, 3), (33, 32)])
+@pytest.mark.parametrize("side", [30, 40])
+def test_small_and_large_regions_are_alike(core: Core, side: int, bins: tuple[int, int]) -> None:
+    x = numbers(2, 37, side, side)
+    regions = np.array(
+        [[0, 0, side, side], [3, 1, 9, 4], [-7, side - 3, 60, 99], [20, 2, 21, 28]], np.float32
+    )
+    inputs = {"x": x, "r": regions, "b": np.array([1, 0, 1, 0])}
+    model = regions_model(inputs, output_height=bins[0], output_width=bins[1], sampling_ratio=2)
+    assert_same_as_reference(core, model, inputs)
 
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
