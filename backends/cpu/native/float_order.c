@@ -2,9 +2,9 @@
  * signs too, the one with the lower place comes first.
  *
  * Numbers become keys, whole numbers without a sign that rise in the order that is wanted. Where few
- * of many are wanted, digit by digit of the keys it is found which is the last of them, and what is
- * behind that is left out. The rest is sorted by digits from the lowest on, each time in a way that
- * keeps equal ones in order.
+ * of many are wanted, it is found bit by bit which key is the last of them, by counting those below,
+ * and what is behind that is left out. The rest is sorted by digits from the lowest on, each time in a
+ * way that keeps equal ones in order.
  */
 #include "float_order.h"
 
@@ -41,41 +41,67 @@ static inline uint32_t key_of(float x, int falls, int nan_last)
     return falls ? ~bits : bits;
 }
 
-/* Write the items of numbers above a bound, or of all where it is NaN; returns how many there are. */
-static int64_t list_items(const float *values, int64_t count, float bound, int falls, int nan_last,
-                          struct item *items)
+/* The keys of numbers above a bound, or of all where it is NaN, and their places; returns how many
+ * there are. */
+VECTOR_CLONES
+static int64_t list_keys(const float *restrict values, int64_t count, float bound, int falls,
+                         int nan_last, uint32_t *restrict keys, uint32_t *restrict places)
 {
     int64_t found = 0;
 
+    if (bound != bound) {
+        for (int64_t place = 0; place < count; place++) {
+            keys[place] = key_of(values[place], falls, nan_last);
+            places[place] = (uint32_t)place;
+        }
+        return count;
+    }
     for (int64_t place = 0; place < count; place++) {
-        items[found].key = key_of(values[place], falls, nan_last);
-        items[found].place = (uint32_t)place;
-        found += bound != bound || values[place] > bound;
+        keys[found] = key_of(values[place], falls, nan_last);
+        places[found] = (uint32_t)place;
+        found += values[place] > bound;
     }
     return found;
 }
 
-/* Keep the first `limit` items of fewer than `count`, in the order in which they stand. */
-static void select_items(struct item *items, int64_t count, int64_t limit)
+VECTOR_CLONES
+static int64_t count_below(const uint32_t *keys, int64_t count, uint32_t bound)
 {
-    uint32_t last = 0, mask = 0; /* the digits that are known of the last key that is kept */
-    int64_t rank = limit;        /* which one it is, of those with these digits */
+    uint32_t found = 0;
 
-    for (int digit = DIGITS - 1; digit >= 0; digit--) {
-        int64_t counts[VALUES] = {0};
-        uint32_t value = 0;
-        for (int64_t at = 0; at < count; at++)
-            if (((items[at].key ^ last) & mask) == 0)
-                counts[digit_of(items[at].key, digit)]++;
-        while (counts[value] < rank)
-            rank -= counts[value++];
-        last |= value << (digit * DIGIT_BITS);
-        mask |= (uint32_t)(VALUES - 1) << (digit * DIGIT_BITS);
+    for (int64_t at = 0; at < count; at++)
+        found += keys[at] < bound;
+    return found;
+}
+
+/* Which key is the last of the first `limit` ones, bit by bit from the highest; limit > 0. */
+static uint32_t last_key(const uint32_t *keys, int64_t count, int64_t limit)
+{
+    uint32_t last = 0;
+
+    for (int bit = 31; bit >= 0; bit--) {
+        const uint32_t next = last | UINT32_C(1) << bit;
+        const int64_t below = count_below(keys, count, next);
+        if (below == limit)
+            return next - 1; /* no key lies between the last one and this */
+        if (below < limit)
+            last = next;
     }
-    for (int64_t at = 0, kept = 0; kept < limit; at++) {
-        if (items[at].key > last || (items[at].key == last && rank-- <= 0))
-            continue;
-        items[kept++] = items[at];
+    return last;
+}
+
+/* Write the items of the first keys, `limit` of fewer than `count` ones, in order of their places. */
+static void select_items(const uint32_t *keys, const uint32_t *places, int64_t count,
+                         int64_t limit, struct item *items)
+{
+    const uint32_t last = last_key(keys, count, limit);
+    int64_t rest = limit - count_below(keys, count, last), kept = 0; /* of keys that are the last */
+
+    for (int64_t at = 0; kept < limit; at++) {
+        const int is_last = keys[at] == last;
+        items[kept] = (struct item){keys[at], places[at]};
+        kept += keys[at] < last || (is_last && rest > 0);
+        rest -= is_last;
     }
 }
 
@@ -117,16 +143,33 @@ static struct item *sort_items(struct item *items, struct item *room, int64_t co
     return items;
 }
 
+/* Memory for a row: `keys` and `places` of all its numbers, and twice as many items as are wanted. */
+struct room {
+    uint32_t *keys, *places;
+    struct item *items;
+};
+
+static void *hold_room(struct room *room, int64_t count, int64_t limit)
+{
+    room->items = malloc((size_t)(2 * limit + count + 1) * sizeof *room->items);
+    room->keys = (uint32_t *)(room->items + 2 * limit);
+    room->places = room->keys + count;
+    return room->items;
+}
+
 /* Write the places of a row, `limit` at most; returns how many there are. */
 static int64_t order_row(const float *values, int64_t count, float bound, int falls, int nan_last,
-                         struct item *items, int64_t limit, int64_t *places)
+                         const struct room *room, int64_t limit, int64_t *places)
 {
-    int64_t found = list_items(values, count, bound, falls, nan_last, items);
+    int64_t found = list_keys(values, count, bound, falls, nan_last, room->keys, room->places);
 
     if (found > limit && limit > 0)
-        select_items(items, found, limit);
+        select_items(room->keys, room->places, found, limit, room->items);
+    else
+        for (int64_t at = 0; at < found && at < limit; at++)
+            room->items[at] = (struct item){room->keys[at], room->places[at]};
     found = found < limit ? found : limit;
-    const struct item *const sorted = sort_items(items, items + count, found);
+    const struct item *const sorted = sort_items(room->items, room->items + limit, found);
     for (int64_t at = 0; at < found; at++)
         places[at] = sorted[at].place;
     return found;
@@ -156,17 +199,17 @@ PyObject *order_floats(PyObject *module, PyObject *args)
         PyErr_SetString(PyExc_ValueError, "rows of numbers, and no longer ones of places, are wanted");
         goto release;
     }
-    struct item *items = malloc((size_t)(2 * count + 1) * sizeof *items);
-    if (items == NULL) {
+    struct room room;
+    if (hold_room(&room, count, limit) == NULL) {
         PyErr_NoMemory();
         goto release;
     }
     Py_BEGIN_ALLOW_THREADS
     for (int64_t row = 0; row < rows; row++)
         found += order_row((const float *)views[0].buf + row * count, count, (float)bound, falls,
-                           nan_last, items, limit, (int64_t *)views[1].buf + row * limit);
+                           nan_last, &room, limit, (int64_t *)views[1].buf + row * limit);
     Py_END_ALLOW_THREADS
-    free(items);
+    free(room.items);
 
 release:
     release_buffers(views, held);

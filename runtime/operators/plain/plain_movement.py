@@ -149,8 +149,8 @@ def triangle(x: Array, k: Array | None = None, *, upper: int = 1) -> Array:
 @plain("ConstantOfShape", since=9)
 def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
     """Fill a shape with one element; a float32 of 0 by default."""
-    if value is None:
-        return np.zeros(numbers_of(shape), np.float32)
+    if value is None or (value.size == 1 and not any(value.tobytes())):
+        return np.zeros(numbers_of(shape), np.float32 if value is None else value.dtype)
     made: Array = np.empty(numbers_of(shape), value.dtype)
     made.fill(value.item() if value.dtype == object else value.reshape(())[()])
     return made
