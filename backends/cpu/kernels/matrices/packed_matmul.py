@@ -1,7 +1,7 @@
 """Matmuls with weights of 4 or 8 bits, which stay packed.
 
 Of few rows a native kernel reads the packed weights once. In float32 each number costs a
-conversion, so that takes twice as long as reading them; where data may be rounded to 8 bits,
+conversion, which takes as long as reading 8 bits of it; where data may be rounded to 8 bits,
 8 bits are multiplied and added up as they are. For many rows panels of weights are unpacked into
 memory that fits a cache, one after another, and oneDNN multiplies with each, in float32.
 """

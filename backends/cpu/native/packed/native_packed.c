@@ -2,10 +2,10 @@
  *
  * A row of weights is one column of the result: blocks of numbers, each with a scale and, where
  * there are some, a zero point. 32 bytes of it are a chunk: eight words of 32 bits, each of which
- * holds ELEMENTS numbers in a row, the lowest bits first. The number at the same place of each word
- * is two shifts away, so a chunk becomes ELEMENTS vectors of eight numbers. Data are put into that
- * order first, once for all columns: in a chunk, the first numbers of the eight words, then the
- * second ones, and so on.
+ * holds ELEMENTS numbers in a row, the lowest bits first. The numbers at the same place of each word
+ * are a mask away, so a chunk becomes ELEMENTS vectors of eight numbers, at most places times a power
+ * of two (scale_at). Data are put into that order first, once for all columns, and divided by it: in a
+ * chunk, the first numbers of the eight words, then the second ones, and so on.
  *
  * Numbers are counted from the middle of their range, and so are zero points.
  */
@@ -26,6 +26,7 @@
 #define LANES 8
 #define CHUNK_BYTES 32
 #define COLUMNS_BETWEEN_LOOKS 16
+#define AHEAD_BYTES 2048 /* what is asked of memory before it is read */
 
 typedef int32_t words __attribute__((vector_size(CHUNK_BYTES)));
 typedef float floats __attribute__((vector_size(4 * LANES)));
@@ -46,6 +47,12 @@ static struct packing packing_of(int64_t inner, int64_t length, int64_t bits)
     return made;
 }
 
+/* What numbers at a place of a word are times, as they are not shifted to the end of its half. */
+static float scale_at(int64_t place, int64_t bits)
+{
+    return (float)(1 << bits * (place % (16 / bits)));
+}
+
 /* data: rows (rows, inner); result (rows, chunks, numbers of a chunk), both float32. parameters: rows,
  * inner, bits, parts. */
 static int order_rows(char *const *data, const int64_t *parameters, const char *stop)
@@ -64,11 +71,13 @@ static int order_rows(char *const *data, const int64_t *parameters, const char *
         float *target = (float *)data[1] + number * packing.chunk;
         if (is_stopped(stop))
             continue;
-        for (int64_t place = 0; place < elements; place++)
+        for (int64_t place = 0; place < elements; place++) {
+            const float part = 1.0f / scale_at(place, bits);
             for (int64_t lane = 0; lane < LANES; lane++) {
                 const int64_t index = lane * elements + place;
-                target[place * LANES + lane] = index < rest ? source[index] : 0.0f;
+                target[place * LANES + lane] = index < rest ? source[index] * part : 0.0f;
             }
+        }
     }
     return STATUS_OK;
 }
@@ -123,7 +132,7 @@ END_AVX2
 #define unpacked_row_avx2 unpacked_row_plain
 #endif
 
-/* data: rows in order (see order_rows), weights (columns, bytes
+/* data: rows in order and divided (see order_rows), weights (columns, bytes
  * of a row), scales (columns, blocks) in float32, zero points (columns, blocks) in int8 and a bias of
  * columns where there are some, target (rows, columns) in float32. parameters: rows, inner, columns,
  * numbers in a block, bits, whether there are zero points, whether there is a bias, parts.
@@ -157,7 +166,8 @@ static int packed_matmul(char *const *data, const int64_t *parameters, const cha
 }
 
 /* data: weights, scales and zero points as those of packed_matmul; target (count, numbers of whole
- * chunks) in float32: `count` rows from `first` on, in the order of order_rows. parameters: inner,
+ * chunks) in float32: `count` rows from `first` on, in the order of order_rows, times
+ * what rows are divided by there. parameters: inner,
  * columns, numbers in a block, bits, whether there are zero points, first, count, parts. */
 static int unpack_weights(char *const *data, const int64_t *parameters, const char *stop)
 {

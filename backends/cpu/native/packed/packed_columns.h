@@ -15,18 +15,34 @@ INLINE floats FOR(spread)(const float *numbers, int spans)
     return (floats){a, a, c, c, b, b, d, d};
 }
 
-INLINE floats FOR(spread_zeros)(const int8_t *zeros, int spans)
+/* What is subtracted from the numbers of each lane: the middle, and the zero point of its block. */
+INLINE words FOR(middles)(const int8_t *zeros, int bits, int spans)
 {
-    float numbers[4] = {0.0f};
-    for (int index = 0; index < spans; index++)
-        numbers[index] = zeros[index];
-    return FOR(spread)(numbers, spans);
+    const int32_t middle = 1 << (bits - 1);
+    const words middles = {middle, middle, middle, middle, middle, middle, middle, middle};
+    if (zeros == NULL)
+        return middles;
+    const int32_t a = zeros[0], b = zeros[spans / 2], c = zeros[spans == 4], d = zeros[spans - 1];
+    if (spans == 1)
+        return middles + a;
+    if (spans == 2)
+        return middles + (words){a, a, a, a, b, b, b, b};
+    return middles + (words){a, a, c, c, b, b, d, d};
 }
 
-/* The numbers at a place of each word, counted from the middle; `moved` has their top bits turned. */
-INLINE floats FOR(numbers_at)(words moved, int bits, int place)
+/* The numbers at a place of each word, times scale_at that place. A word has two halves, so that no mask has
+ * its top bit, and what it leaves is a number without shifts. */
+INLINE floats FOR(numbers_at)(words low, words high, words middles, int bits, int place)
 {
-    return __builtin_convertvector((moved << (32 - bits * (place + 1))) >> (32 - bits), floats);
+    const int half = 16 / bits, up = bits * (place % half);
+    const int32_t mask = ((1 << bits) - 1) << up;
+    return __builtin_convertvector(((place < half ? low : high) & mask) - (middles << up), floats);
+}
+
+INLINE words FOR(upper)(words both)
+{
+    typedef uint32_t unsigned_words __attribute__((vector_size(CHUNK_BYTES)));
+    return (words)((unsigned_words)both >> 16);
 }
 
 INLINE float FOR(sum_of)(floats numbers)
@@ -35,33 +51,32 @@ INLINE float FOR(sum_of)(floats numbers)
            + ((numbers[1] + numbers[5]) + (numbers[3] + numbers[7]));
 }
 
-/* One chunk of a column, for `rows` rows of data that are `step` apart. */
+/* One chunk of a column, for `rows` rows of data that are `step` apart. Few rows have two sums each, for
+ * multiply-adds that need not wait for each other. */
 INLINE void FOR(add_chunk)(floats *totals, const float *data, int64_t step, const char *chunk,
                       const float *scales, const int8_t *zeros, int bits, int spans, int rows)
 {
     const int elements = 32 / bits;
-    const int32_t middles = bits == 4 ? (int32_t)0x88888888u : (int32_t)0x80808080u;
     const floats factors = FOR(spread)(scales, spans);
-    const floats points = zeros == NULL ? (floats){0.0f} : FOR(spread_zeros)(zeros, spans);
-    floats sums[4], item;
-    words moved;
+    const words middles = FOR(middles)(zeros, bits, spans);
+    floats sums[4], others[4], item;
+    words low;
 
-    memcpy(&moved, chunk, sizeof moved);
-    moved ^= middles;
+    memcpy(&low, chunk, sizeof low);
+    const words high = FOR(upper)(low);
     for (int row = 0; row < rows; row++)
-        sums[row] = (floats){0.0f};
+        sums[row] = others[row] = (floats){0.0f};
 #pragma GCC unroll 8
     for (int place = 0; place < elements; place++) {
-        floats weights = FOR(numbers_at)(moved, bits, place);
-        if (zeros != NULL)
-            weights -= points;
+        const floats weights = FOR(numbers_at)(low, high, middles, bits, place);
         for (int row = 0; row < rows; row++) {
+            floats *sum = rows <= 2 && place % 2 ? others : sums;
             memcpy(&item, data + row * step + place * LANES, sizeof item);
-            sums[row] += item * weights;
+            sum[row] += item * weights;
         }
     }
     for (int row = 0; row < rows; row++)
-        totals[row] += sums[row] * factors;
+        totals[row] += (rows <= 2 ? sums[row] + others[row] : sums[row]) * factors;
 }
 
 INLINE void FOR(add_column)(float *results, int64_t apart, const float *data, int64_t step,
@@ -76,6 +91,7 @@ INLINE void FOR(add_column)(float *results, int64_t apart, const float *data, in
     for (int item = 0; item < rows; item++)
         totals[item] = (floats){0.0f};
     for (int64_t chunk = 0; chunk < whole; chunk++) {
+        __builtin_prefetch(row + chunk * CHUNK_BYTES + AHEAD_BYTES);
         FOR(add_chunk)(totals, data + chunk * packing->chunk, step, row + chunk * CHUNK_BYTES,
                   scales + block, zeros == NULL ? NULL : zeros + block, bits, spans, rows);
         if (spans > 1)
@@ -93,14 +109,14 @@ INLINE void FOR(add_column)(float *results, int64_t apart, const float *data, in
 }
 
 INLINE void FOR(multiply_part)(const struct packed_part *part, const struct packing *packing,
-                          const char *stop, int bits, int spans)
+                          const char *stop, int bits, int spans, int has_zeros)
 {
     const int64_t step = packing->chunks * packing->chunk;
 
     for (int64_t column = part->first; column < part->last; column++) {
         const char *row = part->weights + column * packing->row_bytes;
         const float *scales = part->scales + column * packing->blocks;
-        const int8_t *zeros = part->zeros == NULL ? NULL : part->zeros + column * packing->blocks;
+        const int8_t *zeros = has_zeros ? part->zeros + column * packing->blocks : NULL;
         const float bias = part->bias == NULL ? 0.0f : part->bias[column];
         int64_t done = 0;
         if (column % COLUMNS_BETWEEN_LOOKS == 0 && is_stopped(stop))
@@ -124,36 +140,44 @@ INLINE void FOR(multiply_part)(const struct packed_part *part, const struct pack
     }
 }
 
+INLINE void FOR(multiply_blocks)(const struct packed_part *part, const struct packing *packing,
+                          const char *stop, int bits, int spans)
+{
+    if (part->zeros == NULL)
+        FOR(multiply_part)(part, packing, stop, bits, spans, 0);
+    else
+        FOR(multiply_part)(part, packing, stop, bits, spans, 1);
+}
+
 static void FOR(packed_part)(const struct packed_part *part, const struct packing *packing,
                         const char *stop)
 {
     const int64_t spans = packing->blocks == 1 ? 1 : packing->chunk / packing->length;
 
     if (packing->bits == 4 && spans < 2)
-        FOR(multiply_part)(part, packing, stop, 4, 1);
+        FOR(multiply_blocks)(part, packing, stop, 4, 1);
     else if (packing->bits == 4 && spans == 2)
-        FOR(multiply_part)(part, packing, stop, 4, 2);
+        FOR(multiply_blocks)(part, packing, stop, 4, 2);
     else if (packing->bits == 4)
-        FOR(multiply_part)(part, packing, stop, 4, 4);
+        FOR(multiply_blocks)(part, packing, stop, 4, 4);
     else if (spans < 2)
-        FOR(multiply_part)(part, packing, stop, 8, 1);
+        FOR(multiply_blocks)(part, packing, stop, 8, 1);
     else
-        FOR(multiply_part)(part, packing, stop, 8, 2);
+        FOR(multiply_blocks)(part, packing, stop, 8, 2);
 }
 
 INLINE void FOR(unpack_chunk)(float *target, const char *chunk, const float *scales,
                          const int8_t *zeros, int bits, int spans)
 {
-    const int32_t middles = bits == 4 ? (int32_t)0x88888888u : (int32_t)0x80808080u;
     const floats factors = FOR(spread)(scales, spans);
-    const floats points = zeros == NULL ? (floats){0.0f} : FOR(spread_zeros)(zeros, spans);
-    words moved;
+    const words middles = FOR(middles)(zeros, bits, spans);
+    words low;
 
-    memcpy(&moved, chunk, sizeof moved);
-    moved ^= middles;
+    memcpy(&low, chunk, sizeof low);
+    const words high = FOR(upper)(low);
 #pragma GCC unroll 8
     for (int place = 0; place < 32 / bits; place++) {
-        const floats real = (FOR(numbers_at)(moved, bits, place) - points) * factors;
+        const floats real = FOR(numbers_at)(low, high, middles, bits, place) * factors;
         memcpy(target + place * LANES, &real, sizeof real);
     }
 }
