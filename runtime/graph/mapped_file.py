@@ -198,10 +198,12 @@ class Reading:
     """Reads mapped arrays one after the other, into memory that it uses again; not thread-safe.
 
     Code that reads each array once, as packing does, so touches no page of the mapping, nor a new
-    one of memory: for most of what that takes is spent on pages.
+    one of memory: for most of what that takes is spent on pages. There is room for ``size_bytes``
+    from the first on, and for more when that comes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size_bytes: int = 0) -> None:
+        self._size_bytes = size_bytes
         self._memory = np.empty(0, np.uint8)
 
     def array(self, array: Array) -> Array:
@@ -214,7 +216,7 @@ class Reading:
             hold_pages(array)
             return np.require(array, requirements=["C", "A"])
         if self._memory.nbytes < array.nbytes:
-            self._memory = Slabs().empty(array.nbytes)
+            self._memory = Slabs().empty(max(array.nbytes, self._size_bytes))
         copy = self._memory[: array.nbytes]
         file.read_into(copy.data, _range_in(file, array)[0])
         return copy.view(array.dtype).reshape(array.shape)

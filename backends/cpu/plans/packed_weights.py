@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from contextlib import nullcontext
 import weakref
 from collections.abc import Hashable
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 
 from ....errors import ClosedError
 from ....runtime.graph.mapped_file import Reading, forget_pages, in_memory, is_mapped
-from ....runtime.graph.slabs import Slabs
+from ....runtime.graph.slabs import ONE_THREAD_BYTES, Slabs
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ..onednn.bindings import ARG, Attributes, Desc, Engine, Memory, aligned_bytes
 from .operand_layout import Buffer
@@ -74,11 +75,16 @@ class PackedWeight:
         return self.derivation is not None or self._origin() is source
 
     def pack(self, engine: Engine, reading: Reading | None = None) -> None:
-        """Reorder the constant, unless that was done; by this thread's team.
+        """Reorder the constant, unless that was done; by this thread's team, if it is large.
 
         ``reading`` has memory for constants that lie in their file, for one after the other. Raises
         ClosedError after ``free``.
         """
+        is_small = self.desc.size_bytes <= ONE_THREAD_BYTES
+        with engine.with_threads(1) if is_small else nullcontext():
+            self._pack(engine, reading)
+
+    def _pack(self, engine: Engine, reading: Reading | None) -> None:
         with self._lock:
             if self.buffer.array is not None:
                 return

@@ -232,7 +232,9 @@ class Plan:
             return
         with self._lock:
             if not self._is_packed:
-                reading = Reading()
+                sources = [weight.source for weight in self.weights]
+                sizes = [source.nbytes for source in sources if source is not None]
+                reading = Reading(max(sizes, default=0))
                 with self.engine.with_threads(self.thread_count):
                     for weight in self.weights:
                         weight.pack(self.engine, reading)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import mmap
+import os
+import resource
+import sys
 import threading
 import weakref
 
 import numpy as np
 import pytest
 
-from aioinfer.runtime.graph.slabs import SLAB_BYTES, SMALL_BYTES, Slabs
+from aioinfer.runtime.graph.slabs import ONE_THREAD_BYTES, SLAB_BYTES, SMALL_BYTES, Slabs
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, SMALL_BYTES - 1, SMALL_BYTES, 1 << 20, SLAB_BYTES + 1])
@@ -55,6 +59,21 @@ def test_what_does_not_fit_into_the_slab_gets_a_new_one() -> None:
     slabs = Slabs()
     first, second = slabs.empty(SMALL_BYTES), slabs.empty(SLAB_BYTES + SMALL_BYTES)
     assert _pages(first) is not _pages(second)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or tuple(map(int, os.uname().release.split(".")[:2])) < (5, 14),
+    reason="this system brings pages one by one",
+)
+@pytest.mark.parametrize(
+    ("size", "are_there"), [(ONE_THREAD_BYTES, True), (ONE_THREAD_BYTES + 1, False)]
+)
+def test_pages_of_what_one_thread_fills_are_there_at_once(size: int, are_there: bool) -> None:
+    memory = Slabs().empty(size)
+    faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    memory[:: mmap.PAGESIZE] = 1
+    faults = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - faults
+    assert (faults < 100) is are_there
 
 
 def test_threads_get_memory_of_their_own() -> None:
