@@ -1,4 +1,4 @@
-/* oneDNN's memory objects, made and freed many at a time. */
+/* oneDNN's memory objects, made and freed many at a time, and what its descriptors say. */
 #ifndef AIOINFER_CPU_MEMORIES_H
 #define AIOINFER_CPU_MEMORIES_H
 
@@ -13,5 +13,6 @@ void configure_memories(create_memory_function create, destroy_memory_function d
 
 PyObject *make_memories(PyObject *module, PyObject *args);
 PyObject *free_memories(PyObject *module, PyObject *args);
+PyObject *describe_memory(PyObject *module, PyObject *args);
 
 #endif

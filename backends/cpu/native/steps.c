@@ -44,7 +44,7 @@
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 12
+#define INTERFACE 13
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
@@ -397,6 +397,11 @@ static PyMethodDef methods[] = {
      "64-bit integers. None, or the status of the first that is refused: then none is left."},
     {"free_memories", free_memories, METH_VARARGS,
      "free_memories(handles)\n\nFree what make_memories made."},
+    {"describe_memory", describe_memory, METH_VARARGS,
+     "describe_memory(query, desc)\n\n"
+     "Ask a memory descriptor for (dims, dtype, format, offset, strides, axes of blocks, lengths of\n"
+     "blocks) by the address of dnnl_memory_desc_query; strides and blocks are empty where the format\n"
+     "has none. The number of the first question that the library does not answer, if there is one."},
     {"make_primitives", make_primitives, METH_VARARGS,
      "make_primitives(descs, primitives, threads, helper_count)\n\n"
      "Compile primitives for teams of that many threads, which this one is set to, without the GIL and\n"

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -102,6 +103,9 @@ class PrimitiveDesc(Handle):
 
     __slots__ = ("arguments", "call", "engine", "thread_count")
 
+    is_open = False
+    """True if it reads lengths from the arguments of each run."""
+
     def __init__(self, engine: Engine, handle: int, call: str, arguments: tuple[Any, ...]) -> None:
         super().__init__(handle, engine.library.dnnl_primitive_desc_destroy)
         self.engine, self.call, self.arguments = engine, call, arguments
@@ -124,10 +128,7 @@ class PrimitiveDesc(Handle):
         found = library.dnnl_primitive_desc_query_md(self, QUERY_MD[which], index)
         if not found:
             raise OneDnnError(f"dnnl_primitive_desc_query_md of {which} {index}", INVALID_ARGUMENTS)
-        made = c_void_p()
-        self.engine.check("dnnl_memory_desc_clone", byref(made), c_void_p(found))
-        assert made.value is not None
-        return Desc(self.engine, made.value, "of", self, which, index)
+        return Desc(self.engine, found, "of", self, which, index)
 
     def argument(self, role: int) -> tuple[DType | None, int]:
         """Return the element type and the bytes of an argument; None if it takes none there."""
@@ -148,6 +149,13 @@ class PrimitiveDesc(Handle):
         given = [item.post_ops for item in self.arguments if type(item) is Attributes]
         steps = given[0] if given else ()
         return 0 <= place < len(steps) and steps[place][1] is not None
+
+    def find_misfit(self, arguments: Sequence[tuple[int, Desc]]) -> str | None:
+        """Look for an argument that is described otherwise than in the call, or None.
+
+        Of one that ``is_open``; elsewhere the library looks itself.
+        """
+        return None
 
     def others(self) -> Iterator[PrimitiveDesc]:
         """Describe the call by the library's choices behind its first, from one to the next.
@@ -229,13 +237,21 @@ def _append(engine: Engine, handle: c_void_p, post_op: PostOp, operand: Desc | N
 class Engine:
     """oneDNN's CPU engine: makes descriptors, primitives and memory objects. Thread-safe."""
 
+    is_traced = False
+    """True if what it makes remembers how, for lengths that are SymInts."""
+
     def __init__(self) -> None:
+        self._used: WeakValueDictionary[tuple[Any, ...], Desc] = WeakValueDictionary()
+        """Descriptors that somebody holds: a plan asks for each of its own some times."""
         self.path = find_library()
         self.library, self.version = open_library(self.path)
         adopt_threads(self.library, self.path)
         _declare(self.library)
         made = c_void_p()
         self.check("dnnl_engine_create", byref(made), c_int(1), c_size_t(0))
+        found = ctypes.cast(self.library.dnnl_memory_desc_query, c_void_p).value
+        assert found is not None
+        self.query_address: int = found
         self.library.dnnl_get_effective_cpu_isa()  # whose first call has others wait for it
         self._as_parameter_ = made
 
@@ -267,6 +283,10 @@ class Engine:
         Raises OneDnnError for a type that oneDNN does not know, for more than MAX_RANK axes or
         lengths beyond MAX_LENGTH, and where elements overlap.
         """
+        key = tuple(dims), dtype, None if strides is None else tuple(strides)
+        return self._used.get(key) or self._used.setdefault(key, self._plain(dims, dtype, strides))
+
+    def _plain(self, dims: Sequence[int], dtype: DType, strides: Sequence[int] | None) -> Desc:
         if strides is None:
             strides = row_major(dims)
         elif 0 not in dims and is_overlapping(dims, strides):
@@ -281,8 +301,12 @@ class Engine:
 
     def any_desc(self, dims: Sequence[int], dtype: DType) -> Desc:
         """Describe memory whose layout the primitive may choose; raises as ``desc`` does."""
-        made = self._described("tag", dims, dtype, c_int(TAG_ANY))
-        return Desc(self, made, "open", tuple(dims), dtype)
+        key = tuple(dims), dtype, "any"
+        found = self._used.get(key)
+        if found is None:
+            made = self._described("tag", dims, dtype, c_int(TAG_ANY))
+            found = self._used[key] = Desc(self, made, "open", tuple(dims), dtype)
+        return found
 
     def _described(self, by: str, dims: Sequence[int], dtype: DType, layout: Any) -> int:
         made, shape = c_void_p(), (c_int(len(dims)), lengths_of(dims), dtype_number(dtype))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from ctypes import POINTER, byref, c_int, c_int64, c_void_p
-from typing import Any, Protocol
+from ctypes import byref, c_int, c_int64, c_void_p
+from typing import Any, NamedTuple, Protocol
 
 from ....errors import DeviceError
 from ....runtime.graph import DType
 from ....runtime.graph.sym_int import plain_int
+from ..native.extension import native_extension
 from .handles import Handle, OneDnnError
 from .numbers import (
     DTYPE_NUMBERS,
@@ -19,15 +20,6 @@ from .numbers import (
     MAX_COUNT,
     MAX_LENGTH,
     MAX_RANK,
-    QUERY_BLOCK_AXES,
-    QUERY_BLOCK_LENGTHS,
-    QUERY_BLOCKS,
-    QUERY_DIMS,
-    QUERY_DTYPE,
-    QUERY_FORMAT,
-    QUERY_OFFSET,
-    QUERY_RANK,
-    QUERY_STRIDES,
 )
 
 __all__ = [
@@ -43,7 +35,6 @@ __all__ = [
 ]
 
 _Dims = c_int64 * MAX_RANK
-_UNREAD = object()
 
 
 class DescEngine(Protocol):
@@ -53,56 +44,71 @@ class DescEngine(Protocol):
     def library(self) -> Any:
         """The library that is called."""
 
+    @property
+    def query_address(self) -> int:
+        """Where its function ``dnnl_memory_desc_query`` is."""
+
+
+class _Facts(NamedTuple):
+    """What the library says of a descriptor, in its own numbers; see ``describe_memory``."""
+
+    dims: tuple[int, ...]
+    dtype: int
+    format: int
+    offset: int
+    strides: tuple[int, ...]
+    block_axes: tuple[int, ...]
+    block_lengths: tuple[int, ...]
+
 
 class Desc(Handle):
     """A memory descriptor: logical dims, element type and the layout in memory. Immutable."""
 
-    __slots__ = ("_blocking", "_dtype", "_lengths", "engine", "origin")
+    __slots__ = ("__weakref__", "_known", "engine", "origin")
 
     def __init__(self, engine: DescEngine, handle: int, *origin: Any) -> None:
-        super().__init__(handle, engine.library.dnnl_memory_desc_destroy)
+        # That of a primitive is the primitive's, which the origin keeps.
+        is_own = origin[:1] != ("of",)
+        super().__init__(handle, engine.library.dnnl_memory_desc_destroy if is_own else None)
         self.engine = engine
         self.origin: tuple[Any, ...] | None = origin or None
         """How it was made, to make it again: "plain", "open", "of" a primitive, "permuted" or
         "part", and what of."""
-        # What the library has answered once: a plan asks for it again and again.
-        self._lengths: tuple[int, ...] | None = None
-        self._dtype: DType | None = None
-        self._blocking: Any = _UNREAD
+        self._known: _Facts | None = None
 
-    def _query(self, what: int, kind: Any) -> Any:
-        result = kind()
-        if self.engine.library.dnnl_memory_desc_query(self, what, byref(result)):
-            raise DeviceError(f"oneDNN's memory descriptor does not answer query {what}")
-        return result
+    @property
+    def _facts(self) -> _Facts:
+        """What the library has answered once: a plan asks for it again and again."""
+        known = self._known
+        if known is None:
+            known = self._known = self._ask()
+        return known
+
+    def _ask(self) -> _Facts:
+        found = native_extension().describe_memory(self.engine.query_address, self.handle)
+        if isinstance(found, int):
+            raise DeviceError(f"oneDNN's memory descriptor does not answer query {found}")
+        return _Facts._make(found)
 
     @property
     def rank(self) -> int:
         """The number of dims."""
-        known = self._lengths
-        return int(self._query(QUERY_RANK, c_int).value) if known is None else len(known)
+        return len(self._facts.dims)
 
     @property
     def dims(self) -> tuple[int, ...]:
         """The logical lengths."""
-        known = self._lengths
-        if known is None:
-            pointer = self._query(QUERY_DIMS, POINTER(c_int64))
-            known = self._lengths = tuple(pointer[: self.rank])
-        return known
+        return self._facts.dims
 
     @property
     def dtype(self) -> DType:
         """The element type."""
-        known = self._dtype
-        if known is None:
-            known = self._dtype = DTYPE_OF[self._query(QUERY_DTYPE, c_int).value]
-        return known
+        return DTYPE_OF[self._facts.dtype]
 
     @property
     def offset(self) -> int:
         """Elements between the memory's start and the first of this part of it."""
-        return int(self._query(QUERY_OFFSET, c_int64).value)
+        return self._facts.offset
 
     @property
     def strides(self) -> tuple[int, ...] | None:
@@ -116,21 +122,10 @@ class Desc(Handle):
 
         Blocks go from outer to inner. None for an opaque layout.
         """
-        if self._blocking is _UNREAD:
-            self._blocking = self._read_layout()
-        known: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None = self._blocking
-        return known
-
-    def _read_layout(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None:
-        if self._query(QUERY_FORMAT, c_int).value != FORMAT_BLOCKED:
+        facts = self._facts
+        if facts.format != FORMAT_BLOCKED:
             return None
-        strides = self._query(QUERY_STRIDES, POINTER(c_int64))[: self.rank]
-        count = self._query(QUERY_BLOCKS, c_int).value
-        if not count:
-            return tuple(strides), ()
-        axes = self._query(QUERY_BLOCK_AXES, POINTER(c_int64))[:count]
-        lengths = self._query(QUERY_BLOCK_LENGTHS, POINTER(c_int64))[:count]
-        return tuple(strides), tuple(zip(axes, lengths, strict=True))
+        return facts.strides, tuple(zip(facts.block_axes, facts.block_lengths, strict=True))
 
     @property
     def size_bytes(self) -> int:
@@ -140,7 +135,7 @@ class Desc(Handle):
     @property
     def is_open(self) -> bool:
         """True if the layout is left to the primitive: see ``Engine.any_desc``."""
-        return bool(self._query(QUERY_FORMAT, c_int).value == FORMAT_ANY)
+        return self._facts.format == FORMAT_ANY
 
     @property
     def reach_bytes(self) -> int:
@@ -154,6 +149,10 @@ class Desc(Handle):
     def is_absent(self) -> bool:
         """True for the descriptor of an argument that is not there."""
         return self.rank == 0
+
+    def fixed(self) -> Desc:
+        """Return what describes the same for all lengths of a trace: itself, where none is open."""
+        return self
 
     def permuted(self, permutation: Sequence[int]) -> Desc:
         """View the same memory with permuted axes: axis i of the result is permutation[i] of this.

@@ -85,6 +85,4 @@ _BINARY_NAMES = "add mul max min div sub ge gt le lt eq ne"
 BINARY_ALGORITHMS = {name: 0x1FFF0 + index for index, name in enumerate(_BINARY_NAMES.split())}
 QUERY_IMPLEMENTATION = 8
 QUERY_MD = {"src": 129, "weights": 131, "dst": 133, "scratchpad": 136, "exec_arg": 255}
-QUERY_RANK, QUERY_DIMS, QUERY_DTYPE, QUERY_OFFSET = 256, 257, 258, 259
-QUERY_FORMAT, QUERY_BLOCKS, QUERY_BLOCK_LENGTHS, QUERY_BLOCK_AXES = 262, 263, 264, 265
-QUERY_STRIDES = 14
+QUERY_DTYPE = 258

@@ -35,6 +35,8 @@ class OpenPrimitiveDesc(TracedPrimitiveDesc):
 
     __slots__ = ("_given", "_open", "_primitive")
 
+    is_open = True
+
     def __init__(
         self, made: TracedPrimitiveDesc, opened: PrimitiveDesc, given: dict[int, Desc]
     ) -> None:
@@ -69,7 +71,6 @@ class OpenPrimitiveDesc(TracedPrimitiveDesc):
         return self._primitive
 
     def find_misfit(self, arguments: Sequence[tuple[int, Desc]]) -> str | None:
-        """Look for an argument that is described otherwise than in the call, or None."""
         for role, desc in arguments:
             given = self._given.get(role)
             if given is not None and _form(desc) != _form(given):

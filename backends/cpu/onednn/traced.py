@@ -286,7 +286,7 @@ class OneDnnReplay:
             return desc
         made = self._made.get(id(desc))
         if made is None:
-            made = self._made[id(desc)] = _SharedReads(desc.recipe(self))
+            made = self._made[id(desc)] = desc.recipe(self)
         found: Desc = made
         return found
 
@@ -350,38 +350,6 @@ class OneDnnReplay:
                 )
             return made
         return argument
-
-
-class _SharedReads(Desc):
-    """A descriptor of a replay, which asks the library once for what is read many times."""
-
-    __slots__ = ("_dims", "_strides", "raw")
-
-    def __init__(self, raw: Desc) -> None:
-        self.engine, self.handle, self._as_parameter_ = raw.engine, raw.handle, raw._as_parameter_
-        self.origin, self.raw = raw.origin, raw
-        self._dims: tuple[int, ...] | None = None
-        self._strides: Any = _UNREAD
-
-    @property
-    def rank(self) -> int:
-        return len(self.dims)
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        if self._dims is None:
-            self._dims = self.raw.dims
-        return self._dims
-
-    @property
-    def blocking(self) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None:
-        if self._strides is _UNREAD:
-            self._strides = self.raw.blocking
-        found: tuple[tuple[int, ...], tuple[tuple[int, int], ...]] | None = self._strides
-        return found
-
-
-_UNREAD = object()
 
 
 _PLACES = (("src", 0), ("weights", 1), ("dst", -1))

@@ -19,6 +19,8 @@ __all__ = ["TracedEngine"]
 class TracedEngine(Engine):
     """The process's engine for one trace; not thread-safe."""
 
+    is_traced = True
+
     def __init__(self, engine: Engine, trace: Trace) -> None:
         self.plain, self.trace = engine, trace
         self.path, self.library, self.version = engine.path, engine.library, engine.version

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from ctypes import c_float, c_int
+from ctypes import CFUNCTYPE, POINTER, c_float, c_int, c_void_p, cast
 from itertools import islice, product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +31,7 @@ from aioinfer.backends.cpu.onednn.bindings import (
 from aioinfer.backends.cpu.onednn.numbers import OUT_OF_MEMORY
 from aioinfer.backends.cpu.onednn.post_ops import PostOp
 from aioinfer.backends.cpu.onednn.traced import TracedDesc
-from aioinfer.errors import NotSupportedError
+from aioinfer.errors import DeviceError, NotSupportedError
 from aioinfer.runtime.graph import DType
 from aioinfer.runtime.graph.sym_int import Trace
 from aioinfer.runtime.lowering.strides import row_major
@@ -142,6 +144,23 @@ def test_blocks_are_told_and_cannot_be_cut(engine: Engine) -> None:
     assert all(axis in (0, 1) and length > 1 for axis, length in blocks)
     with pytest.raises(OneDnnError, match="submemory"):
         desc.part((3, 32, 3, 3), (1, 0, 0, 0))
+
+
+@CFUNCTYPE(c_int, c_void_p, c_int, POINTER(c_int))
+def _only_rank(_desc: int, what: int, result: Any) -> int:
+    """Answer how many axes a descriptor has, and nothing else."""
+    result[0] = 2
+    return 0 if what == 256 else 3
+
+
+class _OfOtherVersion:
+    library = SimpleNamespace(dnnl_memory_desc_destroy=lambda _: None)
+    query_address = cast(_only_rank, c_void_p).value or 0
+
+
+def test_what_a_descriptor_does_not_answer_is_an_error() -> None:
+    with pytest.raises(DeviceError, match="does not answer query 262"):
+        _ = Desc(_OfOtherVersion(), 1).dims
 
 
 def test_what_it_lacks_is_an_error_of_ours(engine: Engine) -> None:
