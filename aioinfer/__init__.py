@@ -32,7 +32,6 @@ from .runtime.network.executable_network import ExecutableNetwork
 from .runtime.network.infer_request import Callback, InferRequest
 from .runtime.network.result_stream import Source
 from .runtime.network.states.variable_state import VariableState
-from .runtime.network.user_functions import Postprocess, Preprocess
 from .runtime.passes import Support, SupportMap
 from .runtime.runs.bindings import NodeProfile, Results, RunProfile
 from .runtime.tensors.tensor import Port, Tensor
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from . import plugins, preprocess, testing
     from . import prometheus as prometheus
     from .runtime.network.async_infer_queue import AsyncInferQueue, QueueCallback
+    from .runtime.network.user_functions import Postprocess, Preprocess
     from .runtime.preprocessing.pre_post_processor import PrePostProcessor
     from .runtime.tracing.statistics import (
         CoreStatistics,
@@ -119,6 +119,7 @@ __all__ = [
 
 
 _LAZY_MODULES = ("images", "plugins", "preprocess", "prometheus", "testing")
+_FUNCTIONS = ".runtime.network.user_functions"
 _STATISTICS = ".runtime.tracing.statistics"
 _LAZY = {
     "AsyncInferQueue": ".runtime.network.async_infer_queue",
@@ -127,7 +128,9 @@ _LAZY = {
     "NetworkStatistics": _STATISTICS,
     "PathPart": ".runtime.tracing.timeline.critical_path",
     "PlanStatistics": _STATISTICS,
+    "Postprocess": _FUNCTIONS,
     "PrePostProcessor": ".runtime.preprocessing.pre_post_processor",
+    "Preprocess": _FUNCTIONS,
     "QueueCallback": ".runtime.network.async_infer_queue",
     "SpanSequence": ".runtime.tracing.timeline.span_sequence",
     "StageStatistics": _STATISTICS,

@@ -1,6 +1,14 @@
-"""Where stages run: the executor contract and the executors that keep it."""
+"""Where stages run: the executor contract and the executors that keep it.
+
+Those that wait for a test are imported when one asks for them.
+"""
 
 from ..errors import ClosedError as ClosedError  # first: outside the package this import must fail
+
+# isort: split
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .base import (
     NO_LANE,
     NOW,
@@ -38,6 +46,7 @@ from .device_stream import (
 from .device_times import DeviceClock, TellTimes
 from .fork import ProcessMark
 from .immediate import ImmediateExecutor
+from .late_imports import late_imports as _late_imports
 from .manager import (
     ExecutorManager,
     note_count,
@@ -46,12 +55,14 @@ from .manager import (
     note_taken,
     undone_on_error,
 )
-from .manual import ManualExecutor
-from .manual_streams import ManualEvent, ManualStream, ManualStreams
 from .quota_meter import QuotaMeter, QuotaReading
 from .shortage import as_shortage, check_files, find_shortage, is_shortage, shortage_as_error
 from .streams import StreamsConfig, StreamsExecutor
 from .timer import Clock, Timer, TimerHandle, VirtualTimer, process_timer
+
+if TYPE_CHECKING:
+    from .manual import ManualExecutor
+    from .manual_streams import ManualEvent, ManualStream, ManualStreams
 
 __all__ = [
     "NOW",
@@ -111,3 +122,19 @@ __all__ = [
     "tell_owner",
     "undone_on_error",
 ]
+
+_STREAMS = ".manual_streams"
+_LATE = {
+    "ManualEvent": _STREAMS,
+    "ManualExecutor": ".manual",
+    "ManualStream": _STREAMS,
+    "ManualStreams": _STREAMS,
+}
+
+
+def __getattr__(name: str) -> Any:
+    place = _LATE.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with _late_imports:
+        return getattr(importlib.import_module(place, __name__), name)

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 _CGROUP_ROOT = PurePosixPath("/sys/fs/cgroup")  # where every distribution mounts them
 
 
-@dataclass(frozen=True)
-class QuotaGroup:
+class QuotaGroup(NamedTuple):
     """A control group that limits CPU time: its folder, its format, and the limit in force."""
 
     folder: str

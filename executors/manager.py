@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from ..errors import AioInferError, ClosedError, DeviceError
@@ -22,12 +21,13 @@ from .streams import StreamsConfig, StreamsExecutor
 _log = logging.getLogger("aioinfer")
 
 
-@dataclass
 class _Lease:
     """How many hold one executor."""
 
-    executor: StreamsExecutor
-    count: int = 0
+    __slots__ = ("count", "executor")
+
+    def __init__(self, executor: StreamsExecutor) -> None:
+        self.executor, self.count = executor, 0
 
 
 class ExecutorManager:

@@ -31,18 +31,17 @@ from ...runtime.plans.shape_tensors import with_contents
 from ...runtime.type_inference import has_static_types
 from .kernels.registry import KERNELS
 from .onednn.bindings import Engine
-from .onednn.traced_engine import TracedEngine
 from .passes import shapeless_passes
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .plans.plan_builder import PlanBuilder
-from .plans.plan_template import FreeLengths, PlanTemplate
 from .plans.prepared_model import prepared_model
 from .plans.subgraph_id import SubgraphId
 from .programs.team_size import team_size
 
 if TYPE_CHECKING:
     from .blobs.open_plans import StoredPlans
+    from .plans.plan_template import FreeLengths, PlanTemplate
 
 __all__ = ["Compiler"]
 
@@ -199,6 +198,9 @@ class Compiler:
 
     @functools.cached_property
     def _free(self) -> FreeLengths:
+        with late_imports:
+            from .plans.plan_template import FreeLengths
+
         return FreeLengths(self._model.inputs)
 
     @functools.cached_property
@@ -282,6 +284,10 @@ class Compiler:
 
         Want of memory, and what is no answer to a SymInt, is raised as that of any plan.
         """
+        with late_imports:
+            from .onednn.traced_engine import TracedEngine
+            from .plans.plan_template import PlanTemplate
+
         trace = Trace(free)
         symbolic = self._free.with_lengths(shapes, trace.variables())
         try:
@@ -317,7 +323,7 @@ class Compiler:
             thread_count=thread_count,
             float_dtype=self._float_dtype,
             keep_nan=self._keep_nan,
-            plan_id="" if isinstance(engine, TracedEngine) else self.ids.of(shapes, contents),
+            name="" if engine.is_traced else self.ids.of(shapes, contents),
             states=self._states,
             has_open_lengths=not self._has_one,
         )

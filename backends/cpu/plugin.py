@@ -45,7 +45,6 @@ from .passes import (
 )
 from .passes.quantization_facts import is_int8_weights
 from .pieces.stepped_nodes import SteppedNodes
-from .plans.alike_plan import alike_plan, may_be_shared
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .precision import (
@@ -218,6 +217,9 @@ class CpuPlugin(Plugin):
     ) -> ExecutableNetwork | None:
         if self.extensions or not isinstance(known, CpuNetwork):
             return None
+        with late_imports:
+            from .plans.alike_plan import alike_plan, may_be_shared
+
         own, plan = model.to_rewrite(), known.only_plan
         own.is_settled = True
         if plan is None or config[EXPORTABLE] or not may_be_shared(plan):

@@ -16,7 +16,6 @@ from ...executors.late_imports import late_imports
 from ..graph import Model
 from ..loops.closing import Closing
 from ..network.deadlines import check_timeout
-from ..network.user_functions import Postprocess, Preprocess
 from ..passes import SupportMap
 from ..properties.properties import Configuration, property_keys
 from .device_lookup import DeviceLookup
@@ -30,6 +29,7 @@ from .plugin_registry import MakePlugin, PluginRegistry
 if TYPE_CHECKING:
     from ..blobs.reader import Blob, BlobSource
     from ..network.executable_network import ExecutableNetwork
+    from ..network.user_functions import Postprocess, Preprocess
     from ..tracing.statistics import CoreStatistics
     from ..tracing.timeline import Trace
 

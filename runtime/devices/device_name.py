@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...errors import DeviceError
 
@@ -59,8 +60,7 @@ class DeviceEntry:
         return f"{sign}{self.device}" + (f"({self.count})" if self.count is not None else "")
 
 
-@dataclass(frozen=True)
-class DeviceName:
+class DeviceName(NamedTuple):
     """A parsed device string; ``id`` follows the dot, ``entries`` follow the colon."""
 
     name: str

@@ -19,7 +19,6 @@ from ..graph import Model
 from ..graph.mapped_file import constants_held, read_constants
 from ..network.compiled_network import ExecutorOwner
 from ..network.states.state_pairs import find_pairs
-from ..network.user_functions import Postprocess, Preprocess, UserFunctions
 from ..properties.properties import CACHE_DIR, ENABLE_MMAP, INPUT_SHAPES, Configuration
 from ..type_inference import has_static_types
 from .device_lookup import DeviceLookup
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from ..blobs.network_record import NetworkRecord
     from ..blobs.reader import Blob, BlobSource
     from ..network.executable_network import ExecutableNetwork
+    from ..network.user_functions import Postprocess, Preprocess
     from .model_cache import ModelCache
 
 __all__ = ["ModelSource", "NetworkLoader", "read_source"]
@@ -42,7 +42,7 @@ ModelSource = Union[str, os.PathLike[str], bytes, BinaryIO, "onnx.ModelProto", M
 """What a model may be read from."""
 
 _Config = Mapping[Any, Any] | None
-_Functions = tuple[Preprocess | None, Postprocess | None]
+_Functions = tuple["Preprocess | None", "Postprocess | None"]
 
 _log = logging.getLogger("aioinfer")
 
@@ -219,6 +219,7 @@ class NetworkLoader:
             return network
         with late_imports:
             from ..network.staged_network import with_functions
+            from ..network.user_functions import UserFunctions
 
         functions = UserFunctions(network.inputs, network.name, network.device, *around)
         core = self._core()

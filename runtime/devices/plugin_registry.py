@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...errors import ClosedError, DeviceError, nearest
@@ -27,13 +26,14 @@ MakePlugin = Callable[[CoreHandle, str], Plugin]
 _log = logging.getLogger("aioinfer")
 
 
-@dataclass
 class _Entry:
-    load: Callable[[], MakePlugin]
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    plugin: Plugin | None = None
-    failure: Exception | None = None
-    is_gone: bool = False
+    __slots__ = ("failure", "is_gone", "load", "lock", "plugin")
+
+    def __init__(self, load: Callable[[], MakePlugin]) -> None:
+        self.load, self.lock = load, threading.RLock()
+        self.plugin: Plugin | None = None
+        self.failure: Exception | None = None
+        self.is_gone = False
 
 
 class PluginRegistry:

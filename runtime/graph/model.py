@@ -11,7 +11,6 @@ from ...errors import ModelError, TensorError
 from ...executors.late_imports import late_imports
 from .copying import copy_graph
 from .graph import Graph, Node, Value
-from .reshaping import reshaped_inputs
 from .shape import Dim, TensorType, shape_text
 from .traversal import all_values
 
@@ -135,6 +134,9 @@ class Model:
         TensorError, and changes nothing, for another rank, a length that the model or another input
         contradicts, and a length of the model's that would be opened.
         """
+        with late_imports:
+            from .reshaping import reshaped_inputs
+
         self.read_again = None
         found, symbols = reshaped_inputs(self.inputs, shapes)
         before = {value: value.type for value in all_values(self.graph)}

@@ -10,13 +10,12 @@ written, and stays what it is if the run does not succeed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...executors.late_imports import late_imports
 from ..graph import Graph, Node, Value
-from ..operators.indices.scattering import places_by_axis, sequence_places
 
 __all__ = ["Places", "WrittenState", "address_of", "rows_function", "written_states"]
 
@@ -39,13 +38,12 @@ class Places:
         return self._by_address.pop(address_of(target), None)
 
 
-@dataclass(frozen=True)
-class WrittenState:
+class WrittenState(NamedTuple):
     """An input and the output that is the same but for what a run writes, by their places."""
 
     input: int
     output: int
-    places: Places = field(default_factory=Places, compare=False)
+    places: Places
 
 
 def written_states(graph: Graph, pairs: Mapping[str, str]) -> list[WrittenState]:
@@ -55,7 +53,7 @@ def written_states(graph: Graph, pairs: Mapping[str, str]) -> list[WrittenState]
     for index, past in enumerate(graph.inputs if pairs else ()):
         made = [place for place, value in enumerate(outputs) if value.name == pairs.get(past.name)]
         if made and outputs.count(outputs[made[0]]) == 1 and _is_written(outputs[made[0]], past):
-            found.append(WrittenState(index, made[0]))
+            found.append(WrittenState(index, made[0], Places()))
     return found
 
 
@@ -72,6 +70,9 @@ def _is_written(value: Value, past: Value) -> bool:
 
 def rows_function(node: Node, places: Places) -> Callable[..., None]:
     """Return what writes rows into a state, and notes where: of its other inputs and the state."""
+    with late_imports:
+        from ..operators.indices.scattering import places_by_axis, sequence_places
+
     if node.op_type == "TensorScatter":
         axis = int(node.attributes.get("axis", -2))
         mode = str(node.attributes.get("mode", "linear"))

@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from sys import modules
 from time import perf_counter_ns
-from typing import Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
@@ -66,8 +66,10 @@ from .result_stream import (
 )
 from .shutdown import close_at_exit
 from .states.kept_states import KeptStates, NetworkStates
-from .user_functions import Postprocess
 from .warm_up import made_up_inputs, warm_up_network
+
+if TYPE_CHECKING:
+    from .user_functions import Postprocess
 
 __all__ = ["ExecutableNetwork", "Slot"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from ..runs.run import Run, RunOwner
 from ..tensors.device_array import AdoptArray
 from ..tensors.tensor import Port
 from .states.kept_states import NetworkStates
-from .user_functions import Postprocess
+
+if TYPE_CHECKING:
+    from .user_functions import Postprocess
 
 __all__ = ["RunningNetwork"]
 

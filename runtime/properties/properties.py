@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ...errors import PropertyError, nearest
 from .property_parsers import (
@@ -115,8 +115,7 @@ class Property(Generic[T]):
         return hash(self.key)
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """A fact that can be asked for: ``read`` gets the options of ``get_metric``.
 
     ``options`` are the names of those that mean something to it; others are refused.

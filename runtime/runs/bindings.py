@@ -43,15 +43,17 @@ WARMING = -1
 """``Bindings.arrived_ns`` of a run that no caller asked for; in no statistics and no trace."""
 
 
-@dataclass(eq=False)
 class Deferred:
     """A function of one run's results that is called by the first thread that takes them."""
 
-    function: Callable[[dict[str, Any]], Results]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held during the call."""
-    thread_id: int = 0
-    """Of the thread that calls it now, which would wait for itself if it took the results."""
+    __slots__ = ("function", "lock", "thread_id")
+
+    def __init__(self, function: Callable[[dict[str, Any]], Results]) -> None:
+        self.function = function
+        self.lock = threading.Lock()
+        """Held during the call."""
+        self.thread_id = 0
+        """Of the thread that calls it now, which would wait for itself if it took the results."""
 
 
 class StatesOfRun(Protocol):

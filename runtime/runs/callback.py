@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextvars
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from inspect import iscoroutine
 from typing import Any, Protocol
 
@@ -50,11 +49,13 @@ class CalledRun(Protocol):
         """Note that the callback is over; ``error`` is why it has failed. Again if it raises."""
 
 
-@dataclass(slots=True)
 class Told:
     """The run whose callback is under way; None once it is over."""
 
-    run: Any = None
+    __slots__ = ("run",)
+
+    def __init__(self) -> None:
+        self.run: Any = None
 
 
 _told: contextvars.ContextVar[Told | None] = contextvars.ContextVar("aioinfer_told", default=None)
@@ -66,22 +67,22 @@ def told_run() -> Any:
     return None if told is None else told.run
 
 
-@dataclass(slots=True)
 class PendingCallback:
     """A callback that is still to be called, in the context of the thread that makes this.
 
     ``loop``: the event loop or trio token to call it on; None is the network's callback thread.
     """
 
-    function: RunCallback
-    loop: Any = None
-    context: contextvars.Context = field(default_factory=contextvars.copy_context)
-    told: Told = field(default_factory=Told)
-    _run: Any = None
-    """Whose callback it is, once it is sent."""
-    _was_called: bool = False
-    _error: BaseException | None = None
-    """How it has failed."""
+    __slots__ = ("_error", "_run", "_was_called", "context", "function", "loop", "told")
+
+    def __init__(self, function: RunCallback, loop: Any = None) -> None:
+        self.function, self.loop = function, loop
+        self.context, self.told = contextvars.copy_context(), Told()
+        self._run: Any = None
+        """Whose callback it is, once it is sent."""
+        self._was_called = False
+        self._error: BaseException | None = None
+        """How it has failed."""
 
     def send(self, run: CalledRun) -> None:
         """Have it called where it belongs, and ``run.called_back`` afterwards, once. Any thread.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from .kept_array import KeptArray
@@ -11,11 +10,13 @@ from .kept_array import KeptArray
 __all__ = ["Late", "LateInputs"]
 
 
-@dataclass(frozen=True)
 class Late:
     """An input that its network's device cannot read where it is."""
 
-    kept: KeptArray
+    __slots__ = ("kept",)
+
+    def __init__(self, kept: KeptArray) -> None:
+        self.kept = kept
 
 
 class LateInputs(dict[str, Any]):

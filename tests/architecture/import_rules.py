@@ -316,7 +316,7 @@ def unguarded(sources: Mapping[str, Source]) -> list[str]:
 
 def _unguarded_lines(node: ast.AST, in_function: bool) -> Iterator[int]:
     if isinstance(node, ast.With) and any(
-        ast.unparse(item.context_expr) == "late_imports" for item in node.items
+        ast.unparse(item.context_expr).lstrip("_") == "late_imports" for item in node.items
     ):
         return
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Call) and in_function:

@@ -16,7 +16,7 @@ from ....runtime.blobs.tensors_record import (
 from ....runtime.graph import DType
 from ....runtime.lowering.growing_states import GrowingState
 from ....runtime.lowering.node_operands import NodeOrigin
-from ....runtime.lowering.written_states import WrittenState
+from ....runtime.lowering.written_states import Places, WrittenState
 from ....runtime.plans.capacity import memory_bytes
 from ....runtime.plans.memory_plan import ALIGN_BYTES
 from ..native.step_runner import step_runner
@@ -84,7 +84,11 @@ class PlanReader:
             raise damaged("its plan has outputs without names")
         growing = [self._growing(row, reads, writes) for row in content["growing"]]
         self._written = [
-            WrittenState(count_of(row[0], 0, len(reads) - 1), count_of(row[1], 0, len(writes) - 1))
+            WrittenState(
+                count_of(row[0], 0, len(reads) - 1),
+                count_of(row[1], 0, len(writes) - 1),
+                Places(),
+            )
             for row in content["written"]
         ]
         steps = tuple([self._step(row) for row in content["steps"]])

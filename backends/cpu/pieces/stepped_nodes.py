@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ....errors import UnsupportedOpError
+from ....executors.late_imports import late_imports
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.graph.traversal import BODIES
 from ....runtime.lowering.kernel_registry import name_in_file
-from ....runtime.operators import find_unsupported as find_missing
 from ..kernels.registry import KERNELS
 
 __all__ = ["STANDARD_DOMAINS", "SteppedNodes", "is_left_to_numpy"]
@@ -145,7 +145,10 @@ class SteppedNodes:
 
     def find_missing(self, node: Node) -> str | None:
         """Return why no function on numpy arrays computes a node, or None."""
-        return find_missing(node, self._opsets)
+        with late_imports:
+            from ....runtime.operators import find_unsupported
+
+        return find_unsupported(node, self._opsets)
 
     def _find_in_bodies(self, node: Node) -> str | None:
         for key in BODIES["", node.op_type]:

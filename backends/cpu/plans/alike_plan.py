@@ -63,17 +63,8 @@ class _Description(Description):
     """Of an alike plan; by the plan that it is like."""
 
     def __init__(self, plan: Plan, ids: SubgraphId, model: Model, graph_of: GraphOf) -> None:
-        self.float_dtype = plan.description.float_dtype
+        self.float_dtype, self.name = plan.description.float_dtype, _Name(ids, model)
         self._plan, self._model, self._graph_of = plan, model, graph_of
-        self._name = _Name(ids, model)
-
-    @property
-    def id(self) -> str:  # type: ignore[override]
-        return str(self._name)
-
-    @property
-    def name(self) -> object:
-        return self._name
 
     @cached_property
     def _made(self) -> tuple[Graph, Mapping[str, Layout]]:
@@ -109,7 +100,7 @@ class _Name:
     def _id(self) -> str:
         ports = [(port.name, port.shape) for port in ports_of(self._model.inputs)]
         shapes = {name: shape for name, shape in ports if is_static(shape)}
-        return self._ids.for_graph(self._model.graph).of(shapes, {})
+        return str(self._ids.for_graph(self._model.graph).of(shapes, {}))
 
     def __str__(self) -> str:
         return self._id

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -50,19 +49,31 @@ class Buffer:
         return f"<Buffer {self.kind} {self.size_bytes} bytes>"
 
 
-@dataclass(frozen=True)
 class Layout:
     """Shape, element type and order in memory. ``strides`` (elements) is None for a blocked one.
 
-    ``offset`` is in elements from the operand's start. What oneDNN has no descriptor for (int64,
-    bool, more than 12 axes) is always strided.
+    What oneDNN has no descriptor for (int64, bool, more than 12 axes) is always strided.
+    ``own_desc`` is oneDNN's descriptor that it was taken from. Immutable.
     """
 
-    shape: tuple[int, ...]
-    dtype: DType
-    strides: tuple[int, ...] | None
-    _desc: Desc | None = None
-    _described: list[Desc] = field(default_factory=list, compare=False, repr=False)
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        strides: tuple[int, ...] | None,
+        own_desc: Desc | None = None,
+    ) -> None:
+        self.shape, self.dtype, self.strides, self.own_desc = shape, dtype, strides, own_desc
+        self._known_desc = own_desc
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[object, ...]:
+        return self.shape, self.dtype, self.strides, self.own_desc
 
     @classmethod
     def plain(
@@ -83,11 +94,6 @@ class Layout:
         if strides != row_major(desc.dims):
             raise ValueError(f"{desc} cannot be seen as {list(shape)}")
         return cls.plain(shape, desc.dtype)
-
-    @property
-    def own_desc(self) -> Desc | None:
-        """OneDNN's descriptor that it was taken from."""
-        return self._desc
 
     @functools.cached_property
     def count(self) -> int:
@@ -111,8 +117,9 @@ class Layout:
 
         None for a layout without blocks, with nested blocks, or with padding.
         """
-        blocking = None if self._desc is None else self._desc.blocking
-        if self._desc is None or blocking is None or len(blocking[1]) != 1 or self._desc.offset:
+        desc = self.own_desc
+        blocking = None if desc is None else desc.blocking
+        if desc is None or blocking is None or len(blocking[1]) != 1 or desc.offset:
             return None
         strides, ((axis, length),) = blocking
         return None if self.shape[axis] % length else (axis, length, strides)
@@ -122,8 +129,8 @@ class Layout:
         """Bytes from where it begins to behind the last element, padding of blocks included."""
         reach = self.reach
         if reach is None:
-            assert self._desc is not None
-            return self._desc.size_bytes
+            assert self.own_desc is not None
+            return self.own_desc.size_bytes
         return reach[1]
 
     @functools.cached_property
@@ -145,33 +152,33 @@ class Layout:
     @functools.cached_property
     def has_desc(self) -> bool:
         """True if oneDNN can describe it."""
-        if self._desc is not None:
+        if self.own_desc is not None:
             return True
         return self.strides is not None and can_describe(self.shape, self.dtype, self.strides)
 
     def desc(self, engine: Engine) -> Desc:
         """Describe it to oneDNN; a scalar has one axis."""
-        if self._desc is not None:
-            return self._desc
-        known = self._described
-        if not known:
+        if self._known_desc is None:
             assert self.strides is not None
             shape, strides = (self.shape, self.strides) if self.shape else ((1,), (1,))
-            known.append(engine.desc(shape, self.dtype, strides))
-        return known[0]
+            self._known_desc = engine.desc(shape, self.dtype, strides)
+        return self._known_desc
 
     @property
     def tag(self) -> str:
         """The order of the axes in memory, in oneDNN's notation: see ``layout_tag``."""
         if self.strides is not None:
             return layout_tag(self.shape, self.strides)
-        assert self._desc is not None
-        blocking = self._desc.blocking
+        assert self.own_desc is not None
+        blocking = self.own_desc.blocking
         return "opaque" if blocking is None else layout_tag(self.shape, *blocking)
 
     def __str__(self) -> str:
         order = "blocked" if self.strides is None else "plain" if self.is_row_major else "strided"
         return f"{self.dtype.label}{list(self.shape)} {order}"
+
+    def __repr__(self) -> str:
+        return f"<Layout {self}>"
 
 
 class Operand(NamedTuple):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
-from contextlib import nullcontext
 import weakref
 from collections.abc import Hashable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ....errors import ClosedError
+from ....executors.late_imports import late_imports
 from ....runtime.graph.mapped_file import Reading, forget_pages, in_memory, is_mapped
 from ....runtime.graph.slabs import ONE_THREAD_BYTES, Slabs
 from ....runtime.passes.folding.constant_cache import ConstantCache
@@ -280,6 +280,9 @@ class WeightStore:
 
 def digest_of(source: Array) -> str:
     """Name a constant by its type, its shape and what it holds."""
+    with late_imports:
+        import hashlib
+
     plain = np.ascontiguousarray(source)
     made = hashlib.sha256(f"{plain.dtype.str} {plain.shape} ".encode())
     made.update(plain.reshape(-1).view(np.uint8).data)

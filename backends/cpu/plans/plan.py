@@ -47,26 +47,29 @@ _STEP_BYTES = 8 << 10
 class Description:
     """What a plan was made of, for diagnoses: ``make`` returns graph and layouts.
 
-    ``float_dtype`` is what float32 values are held in between steps. ``id`` is a name of the graph
-    and of what the plan is for, the same from run to run.
+    ``float_dtype`` is what float32 values are held in between steps. ``name`` is what ``str``
+    makes the id of, which may be no earlier than that.
     """
 
     def __init__(
-        self, make: Callable[[], tuple[Graph, Mapping[str, Layout]]], float_dtype: DType, id: str
+        self,
+        make: Callable[[], tuple[Graph, Mapping[str, Layout]]],
+        float_dtype: DType,
+        name: object,
     ) -> None:
-        self._make, self.float_dtype, self.id = make, float_dtype, id
+        self._make, self.float_dtype, self.name = make, float_dtype, name
 
     @property
-    def name(self) -> object:
-        """What ``str`` makes the id of, which may be no earlier than that."""
-        return self.id
+    def id(self) -> str:
+        """A name of the graph and of what the plan is for, the same from run to run."""
+        return str(self.name)
 
     @classmethod
     def of(
-        cls, graph: Graph, layouts: Mapping[str, Layout], float_dtype: DType, id: str
+        cls, graph: Graph, layouts: Mapping[str, Layout], float_dtype: DType, name: object
     ) -> Description:
         """Describe by what is there already."""
-        description = cls(lambda: (graph, layouts), float_dtype, id)
+        description = cls(lambda: (graph, layouts), float_dtype, name)
         vars(description)["_made"] = graph, layouts
         return description
 

@@ -28,9 +28,6 @@ from ....runtime.lowering.node_operands import Lowering
 from ....runtime.lowering.written_states import Places, WrittenState, written_states
 from ..onednn.bindings import ARG, Desc, Engine, OneDnnError, PrimitiveDesc
 from ..onednn.bindings import Attributes as Attributes
-from ..onednn.open_matmul import OpenPrimitiveDesc
-from ..onednn.traced import TracedDesc
-from ..onednn.traced_engine import TracedEngine
 from .copy_parameters import copy_parameters
 from .elementwise_parameters import elementwise_axes, elementwise_parameters
 from .operand_layout import Buffer, Layout, Operand
@@ -58,7 +55,7 @@ class PlanBuilder(Lowering):
 
     ``float_dtype`` is what float32 values are held in between steps: FLOAT32, or the smaller type
     of the precision hint. ``keep_nan`` asks kernels for NaN and infinities as ONNX has them, where
-    oneDNN is faster without. ``plan_id`` names the plan.
+    oneDNN is faster without. ``name`` is what ``str`` makes the plan's id of.
     ``has_open_lengths``: the network may have plans for other lengths.
     """
 
@@ -72,12 +69,12 @@ class PlanBuilder(Lowering):
         thread_count: int = 1,
         float_dtype: DType = DType.FLOAT32,
         keep_nan: bool = False,
-        plan_id: str = "",
+        name: object = "",
         states: Mapping[str, str] = MappingProxyType({}),
         has_open_lengths: bool = False,
     ) -> None:
         super().__init__(model, device, float_dtype)
-        self._plan_id = plan_id
+        self._name = name
         self._growing = growing_states(model.graph, states)
         self._in_place: list[GrowingState] = []
         self._written = written_states(model.graph, states)
@@ -88,7 +85,7 @@ class PlanBuilder(Lowering):
         """True if primitives for one row are wanted, which serve others of the network's plans."""
         self.elementwise_parameters: dict[Hashable, tuple[int, ...]] = {}
         """Parameters of the groups that were lowered, which equal nodes share."""
-        self.is_traced = isinstance(engine, TracedEngine)
+        self.is_traced = engine.is_traced
         """True if lengths are SymInts, and the plan is a template's."""
         self.symbolic_constants: dict[Buffer, SymArray] = {}
         """Those that depend on lengths, by the buffer that holds them."""
@@ -195,7 +192,7 @@ class PlanBuilder(Lowering):
         """
         if is_symbolic(source):
             source = np.asarray(source)
-        source_desc, desc = _fixed(source_desc), _fixed(desc)
+        source_desc, desc = source_desc.fixed(), desc.fixed()  # plans of a template share it
         if source_desc.size_bytes != source.nbytes:
             raise self.contradiction(f"{source_desc} is read from {source.nbytes} bytes")
         if source_desc == desc:
@@ -290,7 +287,7 @@ class PlanBuilder(Lowering):
         self._refuse(find_primitive_overrun(desc, arguments))
         steps = tuple([moves.get(role, 0) for role, _ in arguments]) if moves else ()
         self._refuse(find_part_overrun(desc, arguments, part_count, steps))
-        if isinstance(desc, OpenPrimitiveDesc):
+        if desc.is_open:
             engine = self.engine
             given = [(role, operand.layout.desc(engine)) for role, operand in arguments]
             self._refuse(desc.find_misfit(given))
@@ -496,7 +493,7 @@ class PlanBuilder(Lowering):
         layouts = {value.name: operands[0].layout for value, operands in self._operands.items()}
         return Plan(
             engine=self.engine,
-            description=Description.of(graph, layouts, self.float_dtype, self._plan_id),
+            description=Description.of(graph, layouts, self.float_dtype, self._name),
             steps=tuple(self._steps),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
@@ -516,8 +513,3 @@ class PlanBuilder(Lowering):
         for value, output in zip(graph.outputs, outputs, strict=True):
             if output.buffer not in touched and output.layout.count:
                 raise GraphError(f"no step of the plan writes the output {value.name!r}")
-
-
-def _fixed(desc: Desc) -> Desc:
-    """Return a descriptor of packed weights, which all plans of a template share."""
-    return desc.fixed() if isinstance(desc, TracedDesc) else desc

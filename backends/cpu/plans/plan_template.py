@@ -119,7 +119,7 @@ class PlanTemplate:
         steps = self._plan.steps
         return not any(isinstance(step, NumpyStep) and step.knows_lengths for step in steps)
 
-    def plan_for(self, free: Sequence[int], plan_id: str = "") -> Plan | None:
+    def plan_for(self, free: Sequence[int], name: object = "") -> Plan | None:
         """Make the plan for these free lengths; None where it would have other steps.
 
         The caller's thread has a team as large as the plan's. Blocks for some milliseconds.
@@ -145,7 +145,7 @@ class PlanTemplate:
             offsets=dict(zip(temporaries, arena.offsets, strict=True)),
             arena_bytes=arena.size_bytes,
             description=Description(
-                partial(_graph_for, replay, plan), plan.description.float_dtype, plan_id
+                partial(_graph_for, replay, plan), plan.description.float_dtype, name
             ),
             resized={},
         )

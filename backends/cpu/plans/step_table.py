@@ -10,7 +10,6 @@ array, with the addresses of its stream, from which it takes the words at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -38,8 +37,7 @@ class Segment(NamedTuple):
     step_count: int
 
 
-@dataclass(frozen=True, eq=False)
-class TableForm:
+class TableForm(NamedTuple):
     """What the tables of plans with the same steps have in common. Indices are into the parts."""
 
     segments: tuple[Segment | int, ...]
@@ -60,8 +58,7 @@ class TableForm:
     bytes of a part, how many there are, and the bytes from one to the next."""
 
 
-@dataclass(frozen=True, eq=False)
-class StepTable:
+class StepTable(NamedTuple):
     """A form with the parts of one plan."""
 
     form: TableForm

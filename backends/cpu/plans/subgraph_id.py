@@ -1,23 +1,41 @@
-"""Names for subgraphs that are the same from run to run and from machine to machine."""
+"""Names for subgraphs that are the same from run to run and from machine to machine.
+
+They are made when somebody looks: most processes of few runs end before that.
+"""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ....executors.late_imports import late_imports
 from ....runtime.graph import DType, Graph, graph_text
 
-__all__ = ["SubgraphId"]
+__all__ = ["PlanId", "SubgraphId"]
 
 Array = np.ndarray[Any, Any]
 
 
+class PlanId:
+    """The name of one plan: ``str`` makes 12 hexadecimal digits of it, once. Thread-safe."""
+
+    __slots__ = ("_ids", "_inputs", "_name")
+
+    def __init__(self, ids: SubgraphId, inputs: Sequence[tuple[str, Sequence[int], Any]]) -> None:
+        self._ids, self._inputs = ids, inputs
+        self._name = ""
+
+    def __str__(self) -> str:
+        if not self._name:
+            self._name = self._ids.digits(self._inputs)
+        return self._name
+
+
 class SubgraphId:
-    """Names the plans of one graph. Thread-safe.
+    """Names the plans of one graph, as it is now. Thread-safe.
 
     A name depends on the graph's names, operators, attributes and types, on the passes that rewrite
     it, the type that float32 values are held in, and what a plan is for. It does not depend on the
@@ -26,23 +44,31 @@ class SubgraphId:
 
     def __init__(self, graph: Graph, float_dtype: DType, passes: Iterable[str]) -> None:
         self._made_by = f"{float_dtype.label}\n{' '.join(passes)}\n"
-        self._hash = self._hash_with(graph)
+        self._text = f"{self._made_by}{graph_text(graph)}"
 
-    def _hash_with(self, graph: Graph) -> Any:
-        text = f"{self._made_by}{graph_text(graph)}"
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass"))
+    @cached_property
+    def _hash(self) -> Any:
+        with late_imports:
+            import hashlib
+
+        return hashlib.sha256(self._text.encode("utf-8", "surrogatepass"))
 
     def for_graph(self, graph: Graph) -> SubgraphId:
         """Name the plans of another graph that are made in the same way."""
-        made = copy(self)
-        made._hash = made._hash_with(graph)
+        made = SubgraphId.__new__(SubgraphId)
+        made._made_by, made._text = self._made_by, f"{self._made_by}{graph_text(graph)}"
         return made
 
-    def of(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> str:
-        """Return the name of the plan for these inputs: 12 hexadecimal digits."""
+    def of(self, shapes: Mapping[str, Sequence[int]], contents: Mapping[str, Array]) -> PlanId:
+        """Return the name of the plan for these inputs."""
+        given = [(name, shape, contents.get(name)) for name, shape in sorted(shapes.items())]
+        return PlanId(self, given)
+
+    def digits(self, inputs: Iterable[tuple[str, Sequence[int], Array | None]]) -> str:
+        """Write the name of a plan for inputs of these shapes and, of some, this content."""
         made = self._hash.copy()
-        for name, shape in sorted(shapes.items()):
-            given = contents[name].tolist() if name in contents else ""
+        for name, shape, content in inputs:
+            given = "" if content is None else content.tolist()
             made.update(f"{name} {list(shape)} {given}\n".encode("utf-8", "surrogatepass"))
         digits: str = made.hexdigest()[:12]
         return digits

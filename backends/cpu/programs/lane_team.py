@@ -6,7 +6,7 @@ import time
 import weakref
 
 from ....executors import Lane, QuotaMeter
-from .quota_budget import QuotaBudget
+from ....executors.late_imports import late_imports
 
 __all__ = ["LaneTeam"]
 
@@ -23,6 +23,9 @@ class LaneTeam:
     __slots__ = ("__weakref__", "_budget", "_meter", "_own_ns", "_read_ns", "size_now")
 
     def __init__(self, meter: QuotaMeter, most: int) -> None:
+        with late_imports:
+            from .quota_budget import QuotaBudget
+
         self._meter, self._budget = meter, QuotaBudget(most)
         self._own_ns = 0
         self._read_ns = -READ_NS

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from ....errors import ClosedError, DeviceError
 from ....executors import NOW, Lane, Ready, TaskExecutor, is_shortage
+from ....executors.late_imports import late_imports
 from ..plans.packed_weights import WeightStore
 from ..plans.plan import Plan
-from .resized_plan import resized_plan
 
 __all__ = ["PlanResizing"]
 
@@ -33,6 +33,9 @@ class PlanResizing:
         weights = self._weights_of(plan)
 
         def make(_lane: Lane) -> Ready:
+            with late_imports:
+                from .resized_plan import resized_plan
+
             if weights is not None and not weights.is_closed:
                 plan.resized[thread_count] = resized_plan(plan, thread_count, weights)
             return NOW

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....errors import AioInferError, DeviceError, GraphError, TensorError
+from ....executors.late_imports import late_imports
 from ....runtime.lowering.node_operands import NodeOrigin
-from ....runtime.operators.kernel_failure import explain
 from ....runtime.runs.stage import Stop
 from ..native.step_runner import (
     STATUS_BUFFER,
@@ -221,6 +221,9 @@ class Program:
         except Exception as error:
             node = step.node if isinstance(step, NumpyStep) else None
             if isinstance(error, ValueError) and node is not None:  # of what the operator was given
+                with late_imports:
+                    from ....runtime.operators.kernel_failure import explain
+
                 read_count = sum(value is not None for value in node.inputs)
                 raise explain(error, origin.name, origin.op, arrays[:read_count]) from error
             raise _failed(origin, str(error)) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = ["PassReport", "PassResult"]
 
@@ -10,8 +10,7 @@ _SHOWN_PATCHES = 5
 """Descriptions of one pass that the text shows; models yield thousands."""
 
 
-@dataclass(frozen=True)
-class PassResult:
+class PassResult(NamedTuple):
     """One pass of a run: what it rewrote, what went with it, and how long it took."""
 
     name: str
@@ -28,14 +27,13 @@ class PassResult:
         return len(self.patches)
 
 
-@dataclass(frozen=True)
-class PassReport:
+class PassReport(NamedTuple):
     """All passes of a run, in order."""
 
     results: tuple[PassResult, ...] = ()
     removed_names: tuple[str, ...] = ()
     """Names of nodes of the file that no node stands for any more: a pass made them needless."""
-    stopped: bool = field(default=False)
+    stopped: bool = False
     """True if ``stop_after`` ended the run."""
 
     @property

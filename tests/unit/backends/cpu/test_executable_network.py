@@ -23,7 +23,7 @@ from aioinfer.backends.cpu.compiler import Compiler
 from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.backends.cpu.plans.plan_builder import PlanBuilder
-from aioinfer.backends.cpu.programs import plan_resizing
+from aioinfer.backends.cpu.programs import resized_plan
 from aioinfer.backends.cpu.programs.program import Program
 from aioinfer.errors import (
     ClosedError,
@@ -167,7 +167,7 @@ def test_smaller_plans_wait_apart_from_new_shapes(
         assert is_done
         assert (manual["resize"].waiting_count, plan.resized) == (1, {1: None})
     made: list[Any] = []
-    monkeypatch.setattr(plan_resizing, "resized_plan", lambda *given: made.append(given))
+    monkeypatch.setattr(resized_plan, "resized_plan", lambda *given: made.append(given))
     manual["resize"].release()
     assert not made  # the network is closed
 

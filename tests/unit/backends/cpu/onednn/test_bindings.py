@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, POINTER, c_float, c_int, c_void_p, cast
 from itertools import islice, product
@@ -158,6 +159,20 @@ class _OfOtherVersion:
     query_address = cast(_only_rank, c_void_p).value or 0
 
 
+def test_equal_memory_has_one_descriptor_as_long_as_somebody_holds_it(engine: Engine) -> None:
+    plain, open_desc = (
+        engine.desc((2, 3, 277), DType.INT8),
+        engine.any_desc((2, 3, 277), DType.INT8),
+    )
+    assert engine.desc([2, 3, 277], DType.INT8) is plain
+    assert engine.any_desc([2, 3, 277], DType.INT8) is open_desc
+    assert engine.desc((2, 3, 277), DType.INT8, (831, 277, 1)) == plain
+    assert engine.desc((2, 3, 277), DType.UINT8) is not plain
+    gone = weakref.ref(plain)
+    del plain
+    assert gone() is None
+
+
 def test_what_a_descriptor_does_not_answer_is_an_error() -> None:
     with pytest.raises(DeviceError, match="does not answer query 262"):
         _ = Desc(_OfOtherVersion(), 1).dims
@@ -275,7 +290,7 @@ def test_threads_are_put_back_after_an_error(engine: Engine) -> None:
 
 def test_handles_are_destroyed_once_with_their_objects(engine: Engine) -> None:
     destroyed: list[int] = []
-    desc = engine.desc((2, 3), DType.FLOAT32)
+    desc = engine.desc((2, 3, 276), DType.FLOAT32)  # that nobody shares
     destroy = desc._destroy
     desc._destroy = lambda handle: (destroyed.append(handle.value), destroy(handle))
     handle, trace = desc.handle, Trace([4])

@@ -16,7 +16,7 @@ from aioinfer import Core
 from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
 from aioinfer.backends.cpu.plans.plan import Plan
-from aioinfer.backends.cpu.programs import lane_programs, lane_team
+from aioinfer.backends.cpu.programs import lane_programs, lane_team, quota_budget
 from aioinfer.backends.cpu.programs.lane_programs import LanePrograms
 from aioinfer.backends.cpu.programs.lane_team import READ_NS, LaneTeam
 from aioinfer.backends.cpu.programs.resized_plan import resized_plan
@@ -271,7 +271,7 @@ def test_a_network_shrinks_its_team_if_it_may(
     meter = Meter(machine, 1.5)
     monkeypatch.setattr(lane_team.QuotaMeter, "open", lambda: meter)
     size = 2
-    monkeypatch.setattr(lane_team.QuotaBudget, "size", lambda *facts: size)
+    monkeypatch.setattr(quota_budget.QuotaBudget, "size", lambda *facts: size)
     with core.load_network(model, "CPU", config) as network:
         request = network.create_infer_request()
         answer = request.infer_sync(X)["y"]
