@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import zlib
+from array import array as packed
+from collections.abc import Sequence
+
 import numpy as np
 
 from .graph import Attribute, Graph, Node, Value
 from .shape import shape_text
 
 __all__ = ["graph_text"]
+
+LONG = 64
+"""Items of an attribute, more of which are shown by the first ones, their number and a checksum."""
+_SHOWN = 4
 
 
 def graph_text(graph: Graph, indent: str = "") -> str:
@@ -76,4 +84,20 @@ def _attribute(attribute: Attribute) -> str:
         if attribute.size > 8:
             return f"{attribute.dtype}{shape_text(attribute.shape)}"
         return _numbers(attribute)
+    if isinstance(attribute, list) and len(attribute) > LONG:
+        head = ", ".join(map(repr, attribute[:_SHOWN]))
+        return f"[{head}, ... {len(attribute)} of checksum {zlib.crc32(_bytes(attribute)):08x}]"
     return repr(attribute)
+
+
+def _bytes(items: Sequence[object]) -> bytes:
+    """Write items as bytes that tell them apart; numbers and texts fast: trees have thousands."""
+    first = items[0]
+    try:
+        if isinstance(first, str):
+            return "\0".join(items).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
+        if isinstance(first, int | float):
+            return packed("q" if isinstance(first, int) else "d", items).tobytes()  # type: ignore[arg-type]
+    except (TypeError, OverflowError):  # items of several types, or larger ones
+        pass
+    return repr(items).encode("utf-8", "surrogatepass")

@@ -1,6 +1,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 
 from aioinfer.runtime.graph import DType, Model, TensorType, Value, graph_text
 from unit.runtime.graph.graphs import chain, with_branches
@@ -73,3 +74,29 @@ def test_a_model_prints_its_graph_and_shows_itself_in_short() -> None:
     assert repr(model) == "<Model 'chain' 1 nodes, opset 26>"
     assert repr(model.node("n0")) == "<Node 'n0' Relu>"
     assert repr(model.inputs[0]) == "<Value 'x' float32[4]>"
+
+
+@pytest.mark.parametrize(
+    ("items", "other", "shown"),
+    [
+        (list(range(100)), -1, "[0, 1, 2, 3, ... 100 of checksum "),
+        ([0.5] * 100, 0.25, "[0.5, 0.5, 0.5, 0.5, ... 100 of checksum "),
+        (["LEAF"] * 100, "", "['LEAF', 'LEAF', 'LEAF', 'LEAF', ... 100 of checksum "),
+        ([1 << 80, 1.5, "a", 2] * 25, 3, "[1208925819614629174706176, 1.5, 'a', 2, ... 100 of "),
+        ([b"a"] * 65, b"b", "[b'a', b'a', b'a', b'a', ... 65 of checksum "),
+    ],
+    ids=["integers", "floats", "texts", "mixed", "bytes"],
+)
+def test_long_attributes_are_told_apart_and_not_shown_whole(
+    items: list[object], other: object, shown: str
+) -> None:
+    def text(items: list[object]) -> str:
+        graph = chain("Relu")
+        next(graph.nodes).attributes["items"] = items
+        return graph_text(graph)
+
+    assert f"{{items={shown}" in text(items)
+    assert text(items) == text(list(items))
+    for place in (4, len(items) - 1):
+        assert text([*items[:place], other, *items[place + 1 :]]) != text(items)
+    assert "checksum" not in text(items[:64])
