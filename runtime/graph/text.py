@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from array import array as packed
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -90,14 +90,14 @@ def _attribute(attribute: Attribute) -> str:
     return repr(attribute)
 
 
-def _bytes(items: Sequence[object]) -> bytes:
+def _bytes(items: list[Any]) -> bytes:
     """Write items as bytes that tell them apart; numbers and texts fast: trees have thousands."""
     first = items[0]
     try:
         if isinstance(first, str):
-            return "\0".join(items).encode("utf-8", "surrogatepass")  # type: ignore[arg-type]
+            return "\0".join(items).encode("utf-8", "surrogatepass")
         if isinstance(first, int | float):
-            return packed("q" if isinstance(first, int) else "d", items).tobytes()  # type: ignore[arg-type]
+            return packed("q" if isinstance(first, int) else "d", items).tobytes()
     except (TypeError, OverflowError):  # items of several types, or larger ones
         pass
     return repr(items).encode("utf-8", "surrogatepass")
