@@ -124,7 +124,14 @@ def _int8_passes(cache: ConstantCache, has_native_int8: bool, keep_nan: bool) ->
     suits = suits_native_kernels if has_native_int8 else suits_int8
     stored = "DequantizeLinear"
     return (
-        _own("int8_fusion:Int8Fusion", INT8_FUSION, stored, cache, suits),
+        _own(
+            "int8_fusion:Int8Fusion",
+            INT8_FUSION,
+            stored,
+            cache,
+            suits,
+            takes_rows=not has_native_int8,
+        ),
         _own("stored_rows:StoredRows", "stored rows", stored),
         _own(
             "int8_dynamic_fusion:Int8DynamicFusion",

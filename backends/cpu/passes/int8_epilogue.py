@@ -14,6 +14,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ....runtime.graph import Node, Value
 from ....runtime.passes import have_one_affinity
 from ....runtime.passes.rewriting.matching import is_standard, only_user, static_shape
@@ -49,10 +51,11 @@ class Int8Epilogue:
         return self.nodes[-1].outputs[0]
 
 
-def follow(node: Node, *, takes_sums: bool = True) -> Int8Epilogue:
+def follow(node: Node, *, takes_sums: bool = True, takes_rows: bool = False) -> Int8Epilogue:
     """Walk forward from a matmul, as far as its sums can be brought.
 
     ``takes_sums``: the Add of a residual block may be a step, as its other tensor lies like this.
+    ``takes_rows``: so may that of a bias, which many files store sums before and behind of.
     """
     found = activated(Int8Epilogue((node,)), _leaves_numbers)
     user = next_of(found)
@@ -60,7 +63,7 @@ def follow(node: Node, *, takes_sums: bool = True) -> Int8Epilogue:
     if user is None or stored is None:
         return Int8Epilogue((node,))
     first = replace(found, nodes=(*found.nodes, user), stored=stored)
-    return (_longer(first) if takes_sums else None) or first
+    return (_longer(first, takes_rows) if takes_sums else None) or first
 
 
 def quantizing(stored: Quantization) -> tuple[PostOp, ...]:
@@ -119,7 +122,7 @@ def sum_steps(other: Quantization, operand: int) -> tuple[PostOp, ...]:
     )
 
 
-def _longer(first: Int8Epilogue) -> Int8Epilogue | None:
+def _longer(first: Int8Epilogue, takes_rows: bool) -> Int8Epilogue | None:
     """Go on behind the first QuantizeLinear, if there is another one; else None."""
     assert first.stored is not None
     again = next_of(first)
@@ -132,7 +135,8 @@ def _longer(first: Int8Epilogue) -> Int8Epilogue | None:
     zero, scale = first.stored.zero_point, first.stored.scale
     back = PostOp.unary("linear", scale, -zero * scale)
     steps = (*first.steps, *quantizing(first.stored), back)
-    found = _added(replace(first, nodes=(*first.nodes, again), steps=steps, stored=None))
+    found = replace(first, nodes=(*first.nodes, again), steps=steps, stored=None)
+    found = _added(found, takes_rows)
     found = activated(found, _leaves_numbers)
     user = next_of(found)
     stored = None if user is None else _stored_by(user, found.result)
@@ -141,19 +145,34 @@ def _longer(first: Int8Epilogue) -> Int8Epilogue | None:
     return replace(found, nodes=(*found.nodes, user), stored=stored)
 
 
-def _added(found: Int8Epilogue) -> Int8Epilogue:
-    """Take an Add of a tensor that is stored in 8 bits, if one follows."""
+def _added(found: Int8Epilogue, takes_rows: bool) -> Int8Epilogue:
+    """Take an Add of a tensor that is stored in 8 bits, or of a row, if one follows."""
     user, value = next_of(found), found.result
     if user is None or not is_standard(user, "Add"):
         return found
     left, right = user.inputs
-    other = dequantized(right if left is value else left)
+    added = right if left is value else left
+    if takes_rows and _is_row(added, value):
+        assert added is not None
+        steps = (*found.steps, PostOp.binary("add", len(found.operands)))
+        operands = (*found.operands, added)
+        return replace(found, nodes=(*found.nodes, user), steps=steps, operands=operands)
+    other = dequantized(added)
     if other is None or left is right or static_shape(other[0]) != static_shape(value):
         return found
     stored, facts = other
     steps = (*found.steps, *sum_steps(facts, len(found.operands)))
     operands = (*found.operands, stored)
     return replace(found, nodes=(*found.nodes, user), steps=steps, operands=operands)
+
+
+def _is_row(added: Value | None, value: Value) -> bool:
+    """True for a constant of one finite number for each column of a value."""
+    array, shape = None if added is None else added.constant, static_shape(value)
+    if array is None or array.dtype != np.float32 or not shape or array.ndim > len(shape):
+        return False
+    is_long = array.size == shape[-1] and array.shape[-1:] == shape[-1:]
+    return bool(is_long and np.isfinite(array).all())
 
 
 def activated(found: Int8Epilogue, is_left: Callable[[PostOp], bool]) -> Int8Epilogue:

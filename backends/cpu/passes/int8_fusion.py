@@ -68,7 +68,7 @@ class Int8Fusion(Pass):
     (one, or one for each channel), and operands of steps. Result: steps(sum * scale + shift),
     rounded and kept in range where its type has 8 bits. Attributes are those of Conv, ``transB``,
     and ``post_ops``. ``cache`` keeps what is computed of constants, once for all plans; ``suits``
-    is asked whether a node is to be computed so.
+    is asked whether a node is to be computed so. ``takes_rows``: matmuls have steps with a row.
     """
 
     name = "int8 fusion"
@@ -76,8 +76,14 @@ class Int8Fusion(Pass):
     enters_bodies = False  # control flow runs on other devices, which know ONNX only
     wanted_ops = frozenset({"DequantizeLinear"})
 
-    def __init__(self, cache: ConstantCache, suits: Callable[[Node], bool] = suits_int8) -> None:
-        self._cache, self._suits = cache, suits
+    def __init__(
+        self,
+        cache: ConstantCache,
+        suits: Callable[[Node], bool] = suits_int8,
+        *,
+        takes_rows: bool = True,
+    ) -> None:
+        self._cache, self._suits, self._takes_rows = cache, suits, takes_rows
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         nodes = list(graph.nodes)
@@ -86,12 +92,14 @@ class Int8Fusion(Pass):
                 continue
             if node.op_type not in ("Conv", "ConvTranspose", "Gemm", "MatMul"):
                 continue
-            patch = _patch(node, self._cache) if self._suits(node) else None
+            if not self._suits(node):
+                continue
+            patch = _patch(node, self._cache, self._takes_rows)
             if patch is not None:
                 yield patch
 
 
-def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
+def _patch(node: Node, cache: ConstantCache, takes_rows: bool) -> GraphPatch | None:
     source, weights = dequantized(node.inputs[0]), weights_of(node)
     if source is None or weights is None or not is_plain(node):
         return None
@@ -102,7 +110,8 @@ def _patch(node: Node, cache: ConstantCache) -> GraphPatch | None:
     if product is None:
         return None
     weights, window, phases = product.weights, product.window, product.phases
-    epilogue = follow(node, takes_sums=phases is None)
+    rows = takes_rows and window is None
+    epilogue = follow(node, takes_sums=phases is None, takes_rows=rows)
     terms = _Terms(product, facts, epilogue)
     if len(terms.steps) > MAX_POST_OPS:
         epilogue = Int8Epilogue((node,))

@@ -337,6 +337,98 @@ def one_convolution(scale: float, scales: int = 4, zero_point: type = np.uint8) 
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+def stored_bias(
+    bias: np.ndarray, *, is_gemm: bool = False, is_left: bool = False
+) -> onnx.ModelProto:
+    """A matmul of stored numbers whose sums are stored before a bias is added, and behind it.
+
+    Then comes an activation; the scales have sums, and what is added, use their ranges.
+    """
+    random = np.random.default_rng(2)
+    constants = {
+        **{"xs": np.float32(0.02), "xz": np.uint8(120), "b": bias},
+        **{"w": random.integers(-128, 128, (24, 16)).astype(np.int8)},
+        **{"ws": np.linspace(0.002, 0.004, 16, dtype=np.float32), "wz": np.zeros(16, np.int8)},
+        **{"ms": np.float32(0.05), "mz": np.uint8(130), "ys": np.float32(0.06)},
+        **{"yz": np.uint8(122), "es": np.float32(1 / 128), "ez": np.uint8(128)},
+    }
+    node = helper.make_node
+    nodes = [
+        node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=1),
+        node("Gemm" if is_gemm else "MatMul", ["xf", "wf"], ["m"]),
+        node("QuantizeLinear", ["m", "ms", "mz"], ["mq"]),
+        node("DequantizeLinear", ["mq", "ms", "mz"], ["md"]),
+        node("Add", ["b", "md"] if is_left else ["md", "b"], ["a"]),
+        node("QuantizeLinear", ["a", "ys", "yz"], ["aq"]),
+        node("DequantizeLinear", ["aq", "ys", "yz"], ["ad"]),
+        node("Erf", ["ad"], ["e"]),
+        node("QuantizeLinear", ["e", "es", "ez"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "stored bias",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, [7, 24] if is_gemm else [2, 7, 24])],
+        [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def stored_results(core: Core, model: onnx.ModelProto) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Operators of CPU's plan, and what CPU and REFERENCE make of random numbers."""
+    shape = [item.dim_value for item in model.graph.input[0].type.tensor_type.shape.dim]
+    x = np.random.default_rng(3).integers(0, 256, shape).astype(np.uint8)
+    found, operators = [], []
+    for device in ("CPU", "REFERENCE"):
+        with core.load_network(model, device) as network:
+            found.append(np.asarray(network.create_infer_request().infer_sync({"x": x})["y"]))
+            operators = operators or [node.op_type for node in network.runtime_graph().nodes]
+    assert np.ptp(found[1].astype(int)) > 100
+    return operators, found[0], found[1]
+
+
+ROW = np.linspace(-3, 3, 16, dtype=np.float32)
+
+
+@needs_int8
+@pytest.mark.parametrize("is_gemm", [False, True])
+@pytest.mark.parametrize("is_left", [False, True])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_bias_between_two_roundings_is_a_step_of_the_matmul(
+    core: Core, is_gemm: bool, is_left: bool, rank: int
+) -> None:
+    """What is stored behind it is then looked up, and no float32 is left."""
+    bias = ROW.reshape((1,) * (rank - 1) + (16,))
+    operators, found, wanted = stored_results(
+        core, stored_bias(bias, is_gemm=is_gemm, is_left=is_left)
+    )
+    apart = np.abs(found.astype(int) - wanted)
+    assert np.mean(apart > 0) <= 0.01  # a quantum before Erf is up to eight behind it
+    if has_native_int8(open_engine().instruction_set):
+        pytest.skip("native kernels have no rows as steps")
+    assert operators.count("Int8MatMul") == operators.count("Int8Table") == 1
+    assert "Add" not in operators
+
+
+@needs_int8
+@pytest.mark.parametrize(
+    "bias",
+    [
+        np.linspace(-1, 1, 7, dtype=np.float32).reshape(7, 1),
+        np.linspace(-1, 1, 112, dtype=np.float32).reshape(7, 16),
+        np.where(ROW[3] == ROW, np.float32(np.inf), ROW),
+    ],
+    ids=["a column", "a matrix", "infinity"],
+)
+def test_what_is_no_row_of_numbers_is_added_in_float32(core: Core, bias: np.ndarray) -> None:
+    operators, found, wanted = stored_results(core, stored_bias(bias))
+    apart = np.abs(found.astype(int) - wanted)
+    assert np.mean(apart > 0) <= 0.01
+    assert operators.count("Int8MatMul") == 1
+    assert "Add" in operators or "Eltwise" in operators
+
+
 @needs_int8
 @pytest.mark.parametrize("scale", [0.0, -0.1, float("nan"), float("inf"), 1e-45])
 def test_odd_scales_are_left_to_float32(core: Core, scale: float) -> None:
