@@ -10,8 +10,9 @@ from ....runtime.graph import Dim, Graph, Model, Node, TensorType, Value, copy_n
 from ....runtime.graph.copying import copy_values
 from ..onednn.post_ops import CPU_DOMAIN
 from .division import Piece
+from .size_runs import SizeRun, join_sizes
 
-__all__ = ["Contracted", "PieceModel", "contract"]
+__all__ = ["Contracted", "PieceModel", "SizeModel", "contract"]
 
 Divide = Callable[[Graph, bool], list[Piece | Node]]
 
@@ -23,12 +24,21 @@ class PieceModel(NamedTuple):
     in_body: bool
 
 
+class SizeModel(NamedTuple):
+    """A run of shape arithmetic, and what it is given and makes in the graph that it is of."""
+
+    run: SizeRun
+    inputs: list[Value]
+    outputs: list[Value]
+
+
 @dataclass(frozen=True)
 class Contracted:
-    """The graph and, by node, what is planned in it. It shares the bytes of constants alone."""
+    """The graph and, by node, what is joined in it. It shares the bytes of constants alone."""
 
     graph: Graph
     pieces: dict[Node, PieceModel] = field(default_factory=dict)
+    sizes: dict[Node, SizeModel] = field(default_factory=dict)
 
 
 def contract(model: Model, divide: Divide) -> Contracted:
@@ -43,7 +53,9 @@ class _Contraction:
     def __init__(self, model: Model, divide: Divide) -> None:
         self._model, self._divide = model, divide
         self._pieces: dict[Node, PieceModel] = {}
-        self.contracted = Contracted(self._copy(model.graph, {}, in_body=False), self._pieces)
+        self._sizes: dict[Node, SizeModel] = {}
+        graph = self._copy(model.graph, {}, in_body=False)
+        self.contracted = Contracted(graph, self._pieces, self._sizes)
 
     def _copy(self, graph: Graph, outer: dict[Value, Value], *, in_body: bool) -> Graph:
         mapping = dict(outer)
@@ -54,11 +66,15 @@ class _Contraction:
             for value in node.outputs:
                 if value.is_constant:
                     made.add_initializer(copy_values([value], mapping)[0])
-        for item in self._divide(graph, in_body):
-            if not isinstance(item, Piece):
+        for item in join_sizes(self._divide(graph, in_body)):
+            if isinstance(item, Node):
                 made.append(self._step(item, mapping))
-            elif _results(item):
+            elif not _results(item):
+                continue
+            elif isinstance(item, Piece):
                 made.append(self._piece(item, mapping, in_body=in_body))
+            else:
+                made.append(self._size_run(item, mapping))
         made.outputs = [mapping.get(value, value) for value in graph.outputs]
         for name, value in list(made.initializers.items()):
             if not value.uses and not value.is_graph_output:
@@ -83,14 +99,15 @@ class _Contraction:
             fused_from=node.fused_from,
         )
 
+    def _size_run(self, run: SizeRun, mapping: dict[Value, Value]) -> Node:
+        inputs = [value for value in _used(run) if not value.is_constant]
+        model = SizeModel(run, inputs, _results(run))
+        contracted = _joined("Sizes", run, model.inputs, model.outputs, mapping)
+        self._sizes[contracted] = model
+        return contracted
+
     def _piece(self, piece: Piece, mapping: dict[Value, Value], *, in_body: bool) -> Node:
-        made = {value for node in piece.nodes for value in node.outputs}
-        used = dict.fromkeys(
-            value
-            for node in piece.nodes
-            for value in node.inputs
-            if value is not None and value not in made
-        )
+        used = _used(piece)
         inputs = [value for value in used if not value.is_constant]
         outputs = _results(piece)
         own: dict[Value, Value] = {}
@@ -106,23 +123,39 @@ class _Contraction:
         for node in piece.nodes:
             graph.append(copy_node(node, own))
         graph.outputs = [own[value] for value in outputs]
-        given = [mapping.get(value, value) for value in inputs]
-        first = piece.nodes[0]
-        contracted = Node(
-            "Piece",
-            given,
-            copy_values(outputs, mapping),
-            name=first.name,
-            domain=CPU_DOMAIN,
-            fused_from=dict.fromkeys(name for node in piece.nodes for name in node.fused_from),
-        )
+        contracted = _joined("Piece", piece, inputs, outputs, mapping)
         model = self._model.with_graph(graph)
         model.name = self._model.name
         self._pieces[contracted] = PieceModel(model, in_body)
         return contracted
 
 
-def _results(piece: Piece) -> list[Value]:
+def _joined(
+    op_type: str,
+    piece: Piece | SizeRun,
+    inputs: list[Value],
+    outputs: list[Value],
+    mapping: dict[Value, Value],
+) -> Node:
+    """Make the node in whose place several are computed."""
+    return Node(
+        op_type,
+        [mapping.get(value, value) for value in inputs],
+        copy_values(outputs, mapping),
+        name=piece.nodes[0].name,
+        domain=CPU_DOMAIN,
+        fused_from=dict.fromkeys(name for node in piece.nodes for name in node.fused_from),
+    )
+
+
+def _used(piece: Piece | SizeRun) -> list[Value]:
+    """List what the nodes use and do not make, constants too."""
+    made = {value for node in piece.nodes for value in node.outputs}
+    used = [value for node in piece.nodes for value in node.inputs if value is not None]
+    return [value for value in dict.fromkeys(used) if value not in made]
+
+
+def _results(piece: Piece | SizeRun) -> list[Value]:
     """List what nodes outside use of a piece, also those in bodies, or its graph returns."""
     members = set(piece.nodes)
     return [

@@ -46,6 +46,7 @@ from .contraction import contract
 from .division import Piece, divide
 from .native_operators import find_native
 from .planned_piece import PlannedPiece, StreamRun
+from .size_runs import SizeSteps
 from .stepped_nodes import SteppedNodes, is_left_to_numpy
 
 __all__ = ["PiecedNetwork"]
@@ -123,11 +124,18 @@ class PiecedNetwork(ExecutableNetwork):
                 piece, compiler, self.device, self._compile_executor, limits
             )
             self._pieces.append(pieces[node])
+        main = {*contracted.graph.nodes}
         self._step_count = len(contracted.graph) - sum(
             not piece.in_body for piece in contracted.pieces.values()
         )
+        self._step_count += sum(
+            len(sizes.run.nodes) - 1 for node, sizes in contracted.sizes.items() if node in main
+        )
+        joined: dict[Node, PlannedPiece | SizeSteps] = {
+            node: SizeSteps(*sizes, self._model.opsets) for node, sizes in contracted.sizes.items()
+        }
         runner = step_runner(self._engine)
-        finder = _Finder(pieces, self._model.opsets, self.device, runner)
+        finder = _Finder(joined | pieces, self._model.opsets, self.device, runner)
         steps = compile_steps(contracted.graph, finder)
         release_constants(contracted.graph)  # the steps have them
         return steps
@@ -210,12 +218,12 @@ class _Finder:
 
     def __init__(
         self,
-        pieces: Mapping[Node, PlannedPiece],
+        joined: Mapping[Node, PlannedPiece | SizeSteps],
         opsets: Mapping[str, int],
         device: str,
         runner: StepRunner,
     ) -> None:
-        self._pieces, self._opsets, self._device = pieces, dict(opsets), device
+        self._joined, self._opsets, self._device = joined, dict(opsets), device
         self._runner = runner
 
     def __call__(self, node: Node) -> Operator:
@@ -225,8 +233,8 @@ class _Finder:
             raise UnsupportedOpError(node.name, node.op, self._device, error.reason) from error
 
     def flow_of(self, node: Node) -> MakeFlow | None:
-        piece = self._pieces.get(node)
-        return CONTROL_FLOW.get((node.domain, node.op_type)) if piece is None else piece.make_flow
+        joined = self._joined.get(node)
+        return CONTROL_FLOW.get((node.domain, node.op_type)) if joined is None else joined.make_flow
 
 
 class _PiecedSlot(Slot):
