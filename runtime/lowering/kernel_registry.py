@@ -6,7 +6,7 @@ What it cannot do it says in ``refuses``, from what is known before shapes are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import EllipsisType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -152,11 +152,6 @@ class KernelRegistry(Generic[Builder]):
         """Return which input that has to be known is computed from data; see ShapeTensors."""
         return self._known.find_unknown(node, of_a_piece=of_a_piece)
 
-    def wants_content(self, node: Node) -> bool:
-        """True if a plan has to know what is in an input of a node, and it is no constant."""
-        inputs = map(node.input_at, self._constant_inputs(node))
-        return any(value is not None and value.constant is None for value in inputs)
-
     def content_sources(self, node: Node) -> list[Value]:
         """Return whose content decides what a plan has to know of a node; see ShapeTensors."""
         return self._known.sources(node)
@@ -234,7 +229,7 @@ def _leaves_open(node: Node) -> bool:
     kind = node.outputs[0].type if node.outputs else None
     if not isinstance(kind, TensorType) or is_static(kind.shape):
         return False
-    if all(value is None or _has_known_shape(value) for value in node.inputs):
+    if _have_known_shapes(node.inputs):
         return not _tells_shape(node)  # they may have become known after its type was inferred
     if kind.shape is not None and None not in kind.shape:
         return False
@@ -248,7 +243,7 @@ def _leaves_open(node: Node) -> bool:
         return False
     if contents.is_asked:
         return False
-    if all(value is None or _has_known_shape(value) for value in made.inputs):
+    if _have_known_shapes(made.inputs):
         return not (isinstance(told, TensorType) and is_static(told.shape))
     return told is None  # a length that is open may be one of the vectors'
 
@@ -306,10 +301,13 @@ class _AskedContent(ShapeContent):
         return super().numbers(node, index)
 
 
-def _has_known_shape(value: Value) -> bool:
-    if value.constant is not None:
-        return True
-    return isinstance(value.type, TensorType) and is_static(value.type.shape)
+def _have_known_shapes(values: Sequence[Value | None]) -> bool:
+    for value in values:
+        if value is None or value.constant is not None:
+            continue
+        if not isinstance(value.type, TensorType) or not is_static(value.type.shape):
+            return False
+    return True
 
 
 def name_in_file(node: Node) -> str:

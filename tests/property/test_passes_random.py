@@ -113,3 +113,13 @@ def test_a_run_may_stop_after_any_patch(model: Model, count: int) -> None:
     run_passes(model, default_passes(), stop_after=count)
     check_graph(model.graph)
     _assert_equal(evaluate(model, _inputs()), expected)
+
+
+@settings(max_examples=drawn(50))
+@given(models())
+def test_what_finds_all_in_one_walk_finds_nothing_in_the_next(model: Model) -> None:
+    Model.infer_types(model, {})
+    for item in default_passes():
+        if item.finds_all:
+            run_passes(model, [item])
+            assert run_passes(model, [item]).patch_count == 0

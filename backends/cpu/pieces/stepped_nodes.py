@@ -119,7 +119,7 @@ class SteppedNodes:
         """
         is_found = False
         for node in graph.nodes:
-            if KERNELS.find_refusal(node) is None and not KERNELS.wants_content(node):
+            if KERNELS.find_refusal(node) is None and not KERNELS.content_sources(node):
                 continue  # as nearly all nodes are: a plan has it, and asks for shapes alone
             reason = self.find_refusal(node, of_a_piece=True)
             if reason is not None:

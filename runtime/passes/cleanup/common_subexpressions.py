@@ -28,7 +28,7 @@ class CommonSubexpressions(Pass):
     """
 
     name = "common subexpressions"
-    cleans = True
+    finds_all = cleans = True
     requires = frozenset({"topological order"})
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
@@ -97,4 +97,4 @@ def _attribute_key(attribute: Attribute) -> Hashable:
 def _array_key(array: np.ndarray) -> Hashable:
     if array.dtype == object:
         return ("object", array.shape, tuple(repr(item) for item in array.reshape(-1)))
-    return (str(array.dtype), array.shape, array.tobytes())
+    return (array.dtype, array.shape, array.tobytes())

@@ -42,6 +42,7 @@ class ConstantFolding(Pass):
     """
 
     name = "constant folding"
+    finds_all = True
     requires = frozenset({"topological order"})
     guarantees = frozenset({"no Constant nodes"})
 

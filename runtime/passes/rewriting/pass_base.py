@@ -30,6 +30,8 @@ class Pass(ABC):
     wanted_ops: frozenset[str] | None = None
     """Operators, of whichever domain, without any of which it finds nothing in a graph, so that it
     is not asked; None: it has to look."""
+    finds_all: ClassVar[bool] = False
+    """Whether it finds all in one walk: what a patch makes possible lies behind its nodes."""
     cleans: ClassVar[bool] = False
     """Whether it finds nothing in a model that ``is_clean``."""
 
@@ -56,7 +58,7 @@ class Pass(ABC):
         """Yield rewrites one at a time; each is applied before the next is asked for.
 
         The graph changes only between two patches: do not hold iterators over values' uses. It is
-        called again until it yields nothing.
+        called again until it yields nothing, unless it ``finds_all``.
         """
 
     def __repr__(self) -> str:

@@ -153,7 +153,7 @@ class _Run:
                 )
             for graph, outer in self._graphs(item):
                 self._visit(bound, graph, outer)
-            if self._count == before:
+            if self._count == before or item.finds_all:
                 break
         return rounds
 

@@ -240,6 +240,16 @@ def test_a_pass_is_not_asked_where_no_node_is_of_its_operators(made: str, seen: 
     assert [result.round_count for result in report.results] == [bool(seen)]
 
 
+def test_a_pass_that_finds_all_in_one_walk_is_asked_once() -> None:
+    class FindsAll(Rewrite):
+        finds_all = True
+
+    text = "g (float[2] x) => (float[2] y) { a = Neg(x) y = Neg(a) }"
+    for kind, rounds in ((Rewrite, 2), (FindsAll, 1)):
+        report = run_passes(parse(text), [kind(_negate_into_relu)])
+        assert (report.patch_count, report.results[0].round_count) == (2, rounds)
+
+
 def test_a_pass_is_asked_about_what_one_before_it_has_made() -> None:
     relus, model = Relus(), parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")
     run_passes(model, [relus, Rewrite(_negate_into_relu), relus])
