@@ -1,9 +1,9 @@
-/* Code for AVX2, and for AVX-512 with VNNI, beside code for every processor: a kernel chooses when it
- * begins.
+/* Code for AVX2, and for AVX-512 with VNNI or VBMI, beside code for every processor: a kernel chooses when
+ * it begins.
  *
- * What stands between BEGIN_AVX2 and END_AVX2 is compiled for AVX2, and between BEGIN_VNNI and END_VNNI
- * for AVX-512 and VNNI, where COMPILES_AVX2 is 1. Where it is 0 there is no such code, and HAS_AVX2 and
- * HAS_VNNI are 0.
+ * What stands between BEGIN_AVX2 and END_AVX2 is compiled for AVX2, between BEGIN_VNNI and END_VNNI for
+ * AVX-512 and VNNI, and between BEGIN_VBMI and END_VBMI for AVX-512 and VBMI, where COMPILES_AVX2 is 1.
+ * Where it is 0 there is no such code, and HAS_AVX2, HAS_VNNI and HAS_VBMI are 0.
  */
 #ifndef AIOINFER_CPU_AVX2_H
 #define AIOINFER_CPU_AVX2_H
@@ -17,14 +17,21 @@
     _Pragma("GCC push_options")                                                                   \
         _Pragma("GCC target(\"avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni\")")
 #define END_VNNI _Pragma("GCC pop_options")
+#define BEGIN_VBMI                                                                                \
+    _Pragma("GCC push_options") _Pragma("GCC target(\"avx2,fma,avx512f,avx512bw,avx512vbmi\")")
+#define END_VBMI _Pragma("GCC pop_options")
 #define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 #define HAS_VNNI                                                                                  \
     (HAS_AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")          \
      && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
+#define HAS_VBMI                                                                                  \
+    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")                      \
+     && __builtin_cpu_supports("avx512vbmi"))
 #else
 #define COMPILES_AVX2 0
 #define HAS_AVX2 0
 #define HAS_VNNI 0
+#define HAS_VBMI 0
 #endif
 
 #endif

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
 from unit.backends.cpu.comparing import skip_without_int8
+from unit.backends.cpu.native_calls import run_native
 
 node = helper.make_node
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
@@ -179,3 +180,20 @@ def test_a_table_goes_on_where_another_ends(core: Core) -> None:
     found, wanted = (results(core, content, x, device) for device in ("CPU", "REFERENCE"))
     np.testing.assert_array_equal(found["y"], wanted["y"])
     np.testing.assert_allclose(found["g"], wanted["g"], rtol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_every_byte_is_looked_up_at_every_place_of_a_vector(threads: int) -> None:
+    """Nothing before and behind the result is written, wherever it begins and ends."""
+    random = np.random.default_rng(8)
+    table = random.permutation(256).astype(np.uint8)
+    every = np.concatenate([random.permutation(256) for _ in range(80)]).astype(np.uint8)
+    counts = [*range(1, 200), 255, 256, 257, 8191, 8192, 8193, 8192 + 63, 20000]
+    for index, count in enumerate(counts):
+        begin = index % 67
+        bytes_ = every[begin : begin + count].copy()
+        target = np.full(count + 160, 77, np.uint8)
+        run_native("look_up", [bytes_, table, target[begin:]], [count], threads)
+        np.testing.assert_array_equal(target[begin : begin + count], table[bytes_])
+        assert (target[:begin] == 77).all()
+        assert (target[begin + count :] == 77).all()
