@@ -152,7 +152,7 @@ class WeightStore:
         )
         self._plain: weakref.WeakSet[Buffer] = weakref.WeakSet()
         self._offers: dict[tuple[int | str, Desc, Desc], _Offer] = {}
-        self._digests: dict[int, tuple[weakref.ref[Array], str]] = {}
+        self._digests: dict[Hashable, tuple[weakref.ref[Array], str]] = {}
 
     def packed(self, source: Array, source_desc: Desc, desc: Desc) -> PackedWeight:
         """Return the constant in this layout, packed or to be packed by ``Plan.pack``.
@@ -165,7 +165,9 @@ class WeightStore:
         with self._lock:
             if self._is_closed:
                 raise _closed()
-            offer = self._offer_for(source, source_desc, desc) if self._offers else None
+            offer = None
+            if self._offers:
+                offer = self._offer_for(source, derivation, source_desc, desc)
             if offer is not None:
                 return self._take(offer.desc, offer.packed)
             weight = self._known.get(key)
@@ -173,8 +175,7 @@ class WeightStore:
                 weight = self._known[key] = PackedWeight(
                     source, source_desc, desc, self._slabs, derivation
                 )
-        self.derived.let_go(source)
-        return weight
+            return weight
 
     def plain(self, source: Array) -> Buffer:
         """Make a buffer of the constant in its own row-major memory, or in a copy if it is mapped.
@@ -219,7 +220,9 @@ class WeightStore:
                 raise _closed()
             self._offers[key, source_desc, desc] = _Offer(source, source_desc, desc, packed)
 
-    def _offer_for(self, source: Array, source_desc: Desc, desc: Desc) -> _Offer | None:
+    def _offer_for(
+        self, source: Array, derivation: Hashable | None, source_desc: Desc, desc: Desc
+    ) -> _Offer | None:
         found = self._offers.get((id(source), source_desc, desc))
         if found is not None:
             return found
@@ -228,9 +231,10 @@ class WeightStore:
             for offer in self._offers.values()
         ):
             return None
-        known = self._digests.get(id(source))
-        if known is None or known[0]() is not source:
-            known = self._digests[id(source)] = weakref.ref(source), digest_of(source)
+        key = id(source) if derivation is None else derivation
+        known = self._digests.get(key)
+        if known is None or (derivation is None and known[0]() is not source):
+            known = self._digests[key] = weakref.ref(source), digest_of(source)
         return self._offers.get((known[1], source_desc, desc))
 
     def sources_of(self, weight: PackedWeight) -> list[tuple[Array | str, Desc]]:

@@ -26,9 +26,9 @@ class ConstantCache:
 
     What packs weights knows them by their array, so a pass that runs again for the next plan must
     not make a new one. Keeps the sources, so that nothing else takes their identity, and the
-    results, but for those that may go once they are packed. It lives as long as the network and
-    holds no more than the operations on its weights. Thread-safe; two threads that want the same
-    result compute it once.
+    results, but for those that may go: they go with the last who uses them. It lives as long as the
+    network and holds no more than the operations on its weights. Thread-safe; two threads that want
+    the same result compute it once.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class ConstantCache:
 
         ``operation`` tells apart what is done with the same arrays. ``compute`` runs under the
         lock; if it raises, nothing is kept. Where the result ``may_go`` it runs again when a result
-        that was let go is wanted; it is kept for that, and so may hold no more than the sources.
+        that has gone is wanted; it is kept for that, and so may hold no more than the sources.
         """
         key = (operation, tuple(map(id, sources)))
         with self._lock:
@@ -66,16 +66,8 @@ class ConstantCache:
             known = self._entries.get(key)
             return key if known is not None and known.result() is array else None
 
-    def let_go(self, array: np.ndarray) -> None:
-        """Hold a result no longer that may go, as what is made of it is there; ignore others."""
-        key = self.key_of(array)
-        with self._lock:
-            known = None if key is None else self._entries[key]
-            if known is not None and known.compute_again is not None:
-                known.held = None
-
     def again(self, key: Hashable) -> np.ndarray | None:
-        """Return the result of a key, which is not held if it had gone; None for unknown keys.
+        """Return the result of a key, computed again if it has gone; None for unknown keys.
 
         Raises what the computation does.
         """
@@ -85,7 +77,6 @@ class ConstantCache:
             if array is None and known is not None and known.compute_again is not None:
                 again = known.compute_again
                 array = self._add(key, known.sources, again, again)
-                self._entries[key].held = None
             return array
 
     def _add(
@@ -100,7 +91,8 @@ class ConstantCache:
         before = self._entries.get(key)
         if before is not None and self._keys.get(before.identity) == key:
             del self._keys[before.identity]
-        self._entries[key] = _Entry(sources, weakref.ref(result), id(result), result, compute_again)
+        held = result if compute_again is None else None
+        self._entries[key] = _Entry(sources, weakref.ref(result), id(result), held, compute_again)
         self._keys[id(result)] = key
         return result
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from aioinfer.backends.cpu.plans.packed_weights import PackedWeight
 from aioinfer.errors import BlobError, PropertyError
 from aioinfer.runtime.blobs.reader import Blob
 from aioinfer.runtime.blobs.writer import BlobWriter
+from aioinfer.runtime.passes.fusion import joined_matmuls
 
 RANDOM = np.random.default_rng(0)
 node = helper.make_node
@@ -197,6 +200,35 @@ def test_a_new_length_packs_nothing_and_is_replayed(
     # Those of an import begin with the packing itself; nothing was to be packed.
     assert bool(packed) == bool(packed_bytes)
     assert all(len(shape) == 1 for shape in packed)
+
+
+@pytest.mark.parametrize("is_graph", [False, True], ids=["new length", "graph"])
+def test_joined_weights_go_where_a_blob_has_them_packed(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch, is_graph: bool
+) -> None:
+    joined: list[weakref.ref[np.ndarray]] = []
+    join = joined_matmuls._joined
+
+    def noted(arrays: Any) -> np.ndarray:
+        made = join(arrays)
+        joined.append(weakref.ref(made))
+        return made
+
+    with core.load_network(transformer(), "CPU") as network:
+        run(network, *texts(*LENGTHS))
+        if not network.get_metric("PACKED_WEIGHTS_BYTES"):
+            pytest.skip("this processor has no weight packed")
+        blob = network.export()
+    monkeypatch.setattr(joined_matmuls, "_joined", noted)
+    with core.import_network(blob) as imported:
+        run(imported, *texts(*LENGTHS))
+        assert not joined
+        if is_graph:
+            imported.runtime_graph()
+        else:
+            run(imported, *texts(11, 12))
+        gc.collect()
+        assert [made() is None for made in joined] == [True]
 
 
 @pytest.mark.parametrize(

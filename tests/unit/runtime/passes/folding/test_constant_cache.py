@@ -71,7 +71,7 @@ def test_threads_that_want_the_same_array_compute_it_once() -> None:
     assert len({id(array) for array in found}) == 1
 
 
-def test_what_may_go_goes_once_it_is_let_go_and_comes_back_under_its_key() -> None:
+def test_what_may_go_goes_with_its_last_user_and_comes_back_under_its_key() -> None:
     cache, source, calls = ConstantCache(), np.arange(2), []
 
     def compute() -> np.ndarray:
@@ -81,14 +81,12 @@ def test_what_may_go_goes_once_it_is_let_go_and_comes_back_under_its_key() -> No
     first = cache.get("next", [source], compute, may_go=True)
     key = cache.key_of(first)
     assert cache.get("next", [source], compute, may_go=True) is first
-    cache.let_go(first)
     assert repr(cache) == "<ConstantCache 1 arrays, 16 bytes>"
     del first
     assert repr(cache) == "<ConstantCache 0 arrays, 0 bytes>"
     second = cache.get("next", [source], compute, may_go=True)
     assert second.tolist() == [1, 2]
     assert cache.key_of(second) == key
-    cache.let_go(second)
     del second
     assert len(calls) == 2
     again = cache.again(key)
@@ -100,10 +98,9 @@ def test_what_may_go_goes_once_it_is_let_go_and_comes_back_under_its_key() -> No
     assert repr(cache) == "<ConstantCache 0 arrays, 0 bytes>"
 
 
-def test_what_may_not_go_stays_whoever_lets_it_go() -> None:
+def test_what_may_not_go_stays_without_users() -> None:
     cache, source = ConstantCache(), np.arange(2)
     key = cache.key_of(cache.get("next", [source], lambda: source + 1))
-    cache.let_go(cache.get("next", [source], lambda: np.zeros(0)))
     known = cache.again(key)
     assert known is not None
     assert known.tolist() == [1, 2]
@@ -114,6 +111,5 @@ def test_other_arrays_have_no_key() -> None:
     made = cache.get("next", [source], lambda: source + 1)
     assert cache.key_of(source) is None
     assert cache.key_of(made.view()) is None
-    cache.let_go(source)
     assert cache.again(None) is None
     assert cache.again(("next", (1,))) is None
