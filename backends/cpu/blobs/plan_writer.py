@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ....errors import NotSupportedError
 from ....runtime.blobs.tensors_record import TensorWriter
@@ -16,6 +16,8 @@ from .onednn_record import OneDnnWriter
 
 __all__ = ["PlanWriter"]
 
+T = TypeVar("T")
+
 
 class _Table:
     """Numbers things in the order in which they come first, and writes a row of each.
@@ -23,19 +25,17 @@ class _Table:
     With ``places`` those with equal rows are one.
     """
 
-    def __init__(
-        self, row_of: Callable[[Any], list[Any]], places: dict[str, int] | None = None
-    ) -> None:
+    def __init__(self, places: dict[str, int] | None = None) -> None:
         self.rows: list[list[Any]] = []
-        self._row_of, self._places = row_of, places
+        self._places = places
         self._numbers: dict[Any, int] = {}
         self._held: list[Any] = []
 
-    def number(self, item: Any, key: Any = None) -> int:
+    def number(self, item: T, row_of: Callable[[T], list[Any]], key: Any = None) -> int:
         key = id(item) if key is None else key
         known = self._numbers.get(key)
         if known is None:
-            row = self._row_of(item)
+            row = row_of(item)
             known = len(self.rows)
             if self._places is not None:
                 known = self._places.setdefault(repr(row), known)
@@ -57,9 +57,9 @@ class PlanWriter:
         self._onednn = OneDnnWriter()
         self.nodes = NodesWriter()
         self._states: dict[int, int] = {}
-        self._layouts = _Table(self._layout_row, {})
-        self._buffers = _Table(self._buffer_row)
-        self._operands = _Table(self._operand_row, {})
+        self._layouts = _Table({})
+        self._buffers = _Table()
+        self._operands = _Table({})
         self._packed: dict[int, PackedWeight] = {}
 
     def plan(self, plan: Plan) -> dict[str, Any]:
@@ -74,11 +74,9 @@ class PlanWriter:
             "outputs": [self._operand(operand) for operand in plan.outputs],
             "output_names": list(plan.output_names),
             "layouts_by_name": {
-                name: self._layouts.number(layout) for name, layout in plan.layouts.items()
+                name: self._layout(layout) for name, layout in plan.layouts.items()
             },
-            "offsets": [
-                [self._buffers.number(buffer), offset] for buffer, offset in plan.offsets.items()
-            ],
+            "offsets": [[self._buffer(buffer), offset] for buffer, offset in plan.offsets.items()],
             "arena_bytes": plan.arena_bytes,
             "thread_count": plan.thread_count,
             "float_dtype": plan.description.float_dtype.label,
@@ -111,11 +109,14 @@ class PlanWriter:
 
     def _operand(self, operand: Operand) -> int:
         key = id(operand.buffer), id(operand.layout), operand.offset_bytes
-        return self._operands.number(operand, key)
+        return self._operands.number(operand, self._operand_row, key)
 
     def _operand_row(self, operand: Operand) -> list[Any]:
-        buffer = self._buffers.number(operand.buffer)
-        return [buffer, self._layouts.number(operand.layout), operand.offset_bytes]
+        buffer = self._buffer(operand.buffer)
+        return [buffer, self._layout(operand.layout), operand.offset_bytes]
+
+    def _layout(self, layout: Layout) -> int:
+        return self._layouts.number(layout, self._layout_row)
 
     def _layout_row(self, layout: Layout) -> list[Any]:
         desc, strides = layout.own_desc, layout.strides
@@ -125,6 +126,9 @@ class PlanWriter:
             None if strides is None else list(strides),
             None if desc is None else self._onednn.desc(desc),
         ]
+
+    def _buffer(self, buffer: Buffer) -> int:
+        return self._buffers.number(buffer, self._buffer_row)
 
     def _buffer_row(self, buffer: Buffer) -> list[Any]:
         tensor, packed = None, None

@@ -231,6 +231,29 @@ def test_joined_weights_go_where_a_blob_has_them_packed(
         assert [made() is None for made in joined] == [True]
 
 
+def test_what_was_exported_is_held_no_longer_than_that(
+    core: aioinfer.Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers: list[weakref.ref[BlobWriter]] = []
+    init = BlobWriter.__init__
+
+    def noted(self: BlobWriter) -> None:
+        init(self)
+        writers.append(weakref.ref(self))
+
+    monkeypatch.setattr(BlobWriter, "__init__", noted)
+    with core.load_network(transformer(), "CPU") as network:
+        run(network, *texts(*LENGTHS))
+        gc.collect()
+        gc.disable()
+        try:
+            network.export()
+            assert writers
+            assert all(writer() is None for writer in writers)
+        finally:
+            gc.enable()
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
