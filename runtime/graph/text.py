@@ -95,8 +95,10 @@ def _bytes(items: list[Any]) -> bytes:
     first = items[0]
     try:
         if isinstance(first, str):
-            return "\0".join(items).encode("utf-8", "surrogatepass")
-        if isinstance(first, int | float):
+            text = "\0".join(items)
+            if text.count("\0") == len(items) - 1:  # else an item has some
+                return text.encode("utf-8", "surrogatepass")
+        elif isinstance(first, int | float):
             return packed("q" if isinstance(first, int) else "d", items).tobytes()
     except (TypeError, OverflowError):  # items of several types, or larger ones
         pass

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,6 +77,12 @@ def test_a_model_prints_its_graph_and_shows_itself_in_short() -> None:
     assert repr(model.inputs[0]) == "<Value 'x' float32[4]>"
 
 
+def text_with(items: list[Any]) -> str:
+    graph = chain("Relu")
+    next(graph.nodes).attributes["items"] = items
+    return graph_text(graph)
+
+
 @pytest.mark.parametrize(
     ("items", "other", "shown"),
     [
@@ -90,13 +97,13 @@ def test_a_model_prints_its_graph_and_shows_itself_in_short() -> None:
 def test_long_attributes_are_told_apart_and_not_shown_whole(
     items: list[object], other: object, shown: str
 ) -> None:
-    def text(items: list[object]) -> str:
-        graph = chain("Relu")
-        next(graph.nodes).attributes["items"] = items
-        return graph_text(graph)
-
-    assert f"{{items={shown}" in text(items)
-    assert text(items) == text(list(items))
+    assert f"{{items={shown}" in text_with(items)
+    assert text_with(items) == text_with(list(items))
     for place in (4, len(items) - 1):
-        assert text([*items[:place], other, *items[place + 1 :]]) != text(items)
-    assert "checksum" not in text(items[:64])
+        assert text_with([*items[:place], other, *items[place + 1 :]]) != text_with(items)
+    assert "checksum" not in text_with(items[:64])
+
+
+def test_long_texts_with_zeros_are_told_apart() -> None:
+    same = ["LEAF"] * 65
+    assert text_with([*same, "a\0b", "c"]) != text_with([*same, "a", "b\0c"])
