@@ -54,16 +54,21 @@ def find_native(node: Node, runner: StepRunner) -> Operator | None:
     if node.op_type == "TopK" and len(node.inputs) == 2:
         axis, falls = node.attributes.get("axis", -1), node.attributes.get("largest", 1) != 0
         return functools.partial(_top, runner, axis, falls)
-    if node.op_type in _WRITERS and _is_given_up(node.inputs[0]):
+    if node.op_type in _WRITERS and _is_given_up(node.inputs[0], node):
         function = functools.partial(_written, _WRITERS[node.op_type])
         return as_operator(function, node.attributes)
     return None
 
 
-def _is_given_up(value: Value | None) -> bool:
-    """True for what a step has made in memory of its own, and only one other step reads."""
+def _is_given_up(value: Value | None, to: Node) -> bool:
+    """True for what a step has made in memory of its own, and only one other step reads, once.
+
+    A body may run again and again for what was made once outside of it.
+    """
     maker = None if value is None else value.producer
     if value is None or value.is_constant or value.is_graph_output or maker is None:
+        return False
+    if maker.graph is not to.graph:
         return False
     is_own = (maker.domain, maker.op_type) in _MAKERS and maker.user_kernel is None
     return is_own and len(value.uses) == 1

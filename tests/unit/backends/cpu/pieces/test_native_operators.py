@@ -164,6 +164,43 @@ def test_what_nothing_else_uses_is_written_in_place(
         assert len(given) == written_count
 
 
+WRITTEN_AGAIN = """g (float[K] marks) => (float[M] last, float[T,M] seen) {
+    zero = Constant<value_float = 0.0>()
+    places = NonZero(marks)
+    count = Shape(places)
+    one = Constant<value_ints = [1]>()
+    size = Gather<axis = 0>(count, one)
+    trips = Squeeze(size)
+    base = ConstantOfShape(size)
+    go = Constant<value = bool {1}>()
+    first = Expand(zero, size)
+    last, seen = Loop(trips, go, first) <body = each
+        (int64 i, bool goes, float[M] sum) => (bool goes_on, float[M] added, float[M] kept) {
+        goes_on = Identity(goes)
+        axis = Constant<value_ints = [0]>()
+        column = Constant<value_ints = [1, 1]>()
+        at = Reshape(i, column)
+        number = Cast<to = 1>(at)
+        flat_at = Squeeze(at, axis)
+        flat = Squeeze(number, axis)
+        written = WRITE
+        kept = Neg(written)
+        added = Add(sum, written)
+    }>
+}"""
+
+
+@pytest.mark.parametrize(
+    "write", ["ScatterND(base, at, flat)", "ScatterElements(base, flat_at, flat)"]
+)
+def test_what_a_loop_writes_into_is_as_it_was_in_each_turn(write: str) -> None:
+    text = WRITTEN_AGAIN.replace("WRITE", write)
+    found, wanted, peer = run_all(text, {"marks": np.ones(4, np.float32)})
+    for mine, right, other in zip(found, wanted, peer, strict=True):
+        np.testing.assert_array_equal(mine, right)
+        np.testing.assert_array_equal(mine, other)
+
+
 @pytest.mark.parametrize("at", [4, -5])
 def test_a_place_outside_is_refused_in_place_as_well(at: int) -> None:
     feeds = {
