@@ -1,7 +1,8 @@
 /* Of boxes in an order, those that overlap none that was kept before: as runtime/operators computes
  * it, number by number, but a block of kept boxes at once.
  *
- * A box without an area overlaps nothing: it is kept, and no other is held against it.
+ * A box without an area overlaps nothing: it is kept, and no other is held against it. The same goes
+ * for one whose area is infinite, of which any share is none, unless shares below none are asked for.
  *
  * Boxes are held against those near them alone. One axis is cut into stretches about as long as a box
  * is, and what is kept lies in each stretch that it reaches. A place never comes to a lower stretch than
@@ -53,6 +54,12 @@ static inline float area_of(const float *box)
     return (box[2] - box[0]) * (box[3] - box[1]);
 }
 
+/* True for a box that may overlap another one by more than `most_overlap`. */
+static inline int may_overlap(float area, float most_overlap)
+{
+    return area > 0 && (area < INFINITY || most_overlap < 0);
+}
+
 static inline __attribute__((always_inline)) int
 overlaps_any(const struct block *block, const float *box, float area, float most_overlap)
 {
@@ -99,14 +106,15 @@ static inline int64_t stretch_of(const struct field *field, float place)
     return found > 0 ? (int64_t)(found < last ? found : last) : 0;
 }
 
-/* Choose the axis on which boxes are shorter, beside all of it, and how many stretches it has. */
+/* Choose the axis on which boxes are shorter, beside all of it, and how many stretches it has: one
+ * where infinite boxes are held, which would lie in all of them. */
 static void choose_axis(struct field *field, const float *corners, const int64_t *order,
-                        int64_t length)
+                        int64_t length, float most_overlap)
 {
     double most = 1;
 
     field->axis = 0, field->origin = field->scale = 0, field->stretch_count = 1;
-    for (int axis = 0; axis < AXES; axis++) {
+    for (int axis = 0; axis < AXES && !(most_overlap < 0); axis++) {
         float low = INFINITY, high = -INFINITY;
         double sum = 0;
         int64_t count = 0;
@@ -135,12 +143,14 @@ static void choose_axis(struct field *field, const float *corners, const int64_t
 
 /* Get memory for all boxes of an order; 0 if there is none. Freed by the caller, also then. */
 static int make_room(struct field *field, const float *corners, const int64_t *order,
-                     int64_t length, int64_t limit)
+                     int64_t length, int64_t limit, float most_overlap)
 {
     int64_t held = 0;
 
     for (int64_t place = 0; place < length; place++) {
         const float *box = corners + SIDES * order[place];
+        if (!may_overlap(area_of(box), most_overlap))
+            continue;
         const int64_t first = stretch_of(field, box[field->axis]);
         const int64_t last = stretch_of(field, box[field->axis + 2]);
         held += last < first ? 0 : last - first + 1;
@@ -185,9 +195,10 @@ static int64_t keep_boxes(struct field *field, const float *corners, const int64
     for (int64_t place = 0; place < length && kept_count < limit; place++) {
         const float *box = corners + SIDES * order[place];
         const float area = area_of(box);
-        const int64_t last = area > 0 ? stretch_of(field, box[field->axis + 2]) : -1;
+        const int is_held = may_overlap(area, most_overlap);
+        const int64_t last = is_held ? stretch_of(field, box[field->axis + 2]) : -1;
         int is_gone = 0;
-        for (int64_t stretch = area > 0 ? stretch_of(field, box[field->axis]) : 0;
+        for (int64_t stretch = is_held ? stretch_of(field, box[field->axis]) : 0;
              stretch <= last && !is_gone; stretch++)
             for (int64_t block = field->latest[stretch]; block >= 0 && !is_gone;
                  block = field->blocks[block].before)
@@ -195,7 +206,7 @@ static int64_t keep_boxes(struct field *field, const float *corners, const int64
         if (is_gone)
             continue;
         kept[kept_count++] = order[place];
-        if (area > 0)
+        if (is_held)
             hold(field, box, area);
     }
     return kept_count;
@@ -231,16 +242,16 @@ PyObject *suppress_boxes(PyObject *module, PyObject *args)
     const int64_t count = views[0].len / (int64_t)(SIDES * sizeof(float));
     const int64_t length = count_of(&views[1]), room = count_of(&views[2]);
     const int64_t limit = room < length ? room : length;
+    const float bound = (float)most_overlap;
     struct field field = {.latest = NULL, .blocks = NULL};
     Py_BEGIN_ALLOW_THREADS
     is_right = is_of_boxes(order, length, count);
     if (is_right) {
-        choose_axis(&field, corners, order, length);
-        has_room = make_room(&field, corners, order, length, limit);
+        choose_axis(&field, corners, order, length, bound);
+        has_room = make_room(&field, corners, order, length, limit, bound);
     }
     if (has_room)
-        found = keep_boxes(&field, corners, order, length, limit, (float)most_overlap,
-                           views[2].buf);
+        found = keep_boxes(&field, corners, order, length, limit, bound, views[2].buf);
     free(field.latest);
     free(field.blocks);
     Py_END_ALLOW_THREADS

@@ -19,7 +19,7 @@ def drawn(count: int, seed: int) -> np.ndarray:
     return np.ascontiguousarray(boxes, np.float32)
 
 
-@pytest.mark.parametrize("most_overlap", [0.0, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize("most_overlap", [-0.5, 0.0, 0.3, 0.5, 1.0])
 @pytest.mark.parametrize(("count", "limit"), [(0, 9), (1, 1), (64, 64), (65, 2**40), (700, 130)])
 def test_it_keeps_what_numpy_keeps(count: int, limit: int, most_overlap: float) -> None:
     runner = step_runner(open_engine())
@@ -67,3 +67,19 @@ def test_far_boxes_are_told_apart_as_near_ones_are(limit: int) -> None:
         found = runner.suppress_boxes(corners, order, limit, np.float32(0.4))
         assert found.tolist() == wanted.tolist()
         assert 0 < wanted.size <= min(limit, len(corners) - 1)
+
+
+@pytest.mark.parametrize("side", [np.inf, 3e38])
+def test_infinite_boxes_are_kept_and_lie_in_no_stretch(side: float) -> None:
+    """In all of them they would take minutes here, and gigabytes for a few more."""
+    chance = np.random.default_rng(1)
+    low = chance.random((20000, 2)) * 1e4
+    corners = np.concatenate([low, low + chance.random((20000, 2)) * 200], axis=1)
+    corners[::2] = [-side, -side, side, side]
+    corners = np.ascontiguousarray(corners, np.float32)
+    runner = step_runner(open_engine())
+    order, threshold = np.arange(20000), np.float32(0.3)
+    finite = runner.suppress_boxes(corners, order[1::2], 2**40, threshold)
+    assert 0 < finite.size < 10000
+    found = runner.suppress_boxes(corners, order, 2**40, threshold)
+    assert found.tolist() == sorted([*finite.tolist(), *order[::2].tolist()])
