@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from ...errors import AioInferError, BlobError
 from ...executors import is_shortage
+from ...executors.cached_property import cached_property
 from ...executors.late_imports import late_imports
 from ...runtime.graph import DType, Graph, Model, Node, Value, check_graph
 from ...runtime.graph.mapped_file import mapped_files
@@ -192,22 +192,22 @@ class Compiler:
         """Do once for all plans what is done before the first."""
         _ = self._prepared, self.ids
 
-    @functools.cached_property
+    @cached_property
     def _prepared(self) -> Model | None:
         return prepared_model(self._model, shapeless_passes(self._passes))
 
-    @functools.cached_property
+    @cached_property
     def _free(self) -> FreeLengths:
         with late_imports:
             from .plans.plan_template import FreeLengths
 
         return FreeLengths(self._model.inputs)
 
-    @functools.cached_property
+    @cached_property
     def _folding(self) -> tuple[Pass, ...] | None:
         return None if self._is_kept is None else default_passes(is_kept=self._is_kept)
 
-    @functools.cached_property
+    @cached_property
     def ids(self) -> SubgraphId:
         """Name the plans."""
         names = [item.name for item in self._passes]

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from ...errors import DeviceError, UnsupportedOpError
+from ...executors.cached_property import cached_property
 from ...runtime.devices.extension import NodeRule, TypeRuleOf, find_extension, tell_types
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Model, Node

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...executors.cached_property import cached_property
 from ...executors.late_imports import late_imports
 
 __all__ = ["DType"]
@@ -49,12 +50,12 @@ class DType(enum.Enum):
 
     __hash__ = object.__hash__  # there is one object of each; Enum's own is Python's
 
-    @functools.cached_property
+    @cached_property
     def label(self) -> str:
         """The name as users write it: ``float32``, ``int64``, ``string``."""
         return self.name.lower()
 
-    @functools.cached_property
+    @cached_property
     def numpy(self) -> np.dtype[Any]:
         """The numpy type of one element in memory."""
         if self is DType.STRING:

@@ -15,10 +15,10 @@ import heapq
 import operator
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from ...errors import GraphError
+from ...executors.cached_property import cached_property
 from .arena_holes import Holes
 
 __all__ = ["ALIGN_BYTES", "ArenaPlan", "Lifetime", "Spans", "plan_arena"]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ...executors.cached_property import cached_property
 from ..graph import DType
 from .device_array import AdoptArray
 from .tensor import Port, check_inputs
@@ -32,11 +32,11 @@ class InputChecker:
     ) -> None:
         self._ports, self._network, self._adopt = tuple(ports), network, adopt
 
-    @functools.cached_property
+    @cached_property
     def _expected(self) -> tuple[Expected, ...] | None:
         return _expected(self._ports)
 
-    @functools.cached_property
+    @cached_property
     def _equal(self) -> tuple[tuple[Place, Place], ...]:
         return _equal_places(self._ports)
 

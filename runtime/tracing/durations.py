@@ -11,10 +11,11 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
+
+from ...executors.cached_property import cached_property
 
 __all__ = ["COUNT_AT", "NO_DURATIONS", "DurationCounts", "Durations"]
 

@@ -8,7 +8,6 @@ inputs and outputs are copied on the device.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ....executors.cached_property import cached_property
 from ..launching.portions import FIRST_COUNT
 from ..operand import Buffer, Operand
 from ..plan import Launch, LaunchArgument, Plan
@@ -87,7 +87,7 @@ class BoundPlan:
         """True if a run of it replays anything."""
         return self.launch_graph is not None or self.round_trip is not None
 
-    @functools.cached_property
+    @cached_property
     def exchangeable(self) -> frozenset[Buffer]:
         """The buffers of inputs and outputs that may lie elsewhere than in the slot, in a run.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
@@ -20,6 +19,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from ....executors.cached_property import cached_property
 from ....executors.shortage import check_memory
 from ....runtime.graph import DType
 from ....runtime.graph.slabs import Slabs
@@ -269,7 +269,7 @@ class Engine:
         if status:
             raise OneDnnError(call, status)
 
-    @functools.cached_property
+    @cached_property
     def stream(self) -> int:
         """A stream's address; on a CPU a stream has no state, so all threads may use it."""
         made = c_void_p()

@@ -8,8 +8,8 @@ somebody looks: the graph as the other one's was made, the rest by its place the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
+from ....executors.cached_property import cached_property
 from ....runtime.graph import Graph, Model, Node, is_static
 from ....runtime.graph.traversal import all_nodes, all_values
 from ....runtime.tensors.tensor import ports_of

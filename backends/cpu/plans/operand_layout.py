@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from ....executors.cached_property import cached_property
 from ....runtime.graph import DType
 from ....runtime.lowering.strides import row_major
 from ..onednn.bindings import Desc, Engine, can_describe
@@ -95,7 +95,7 @@ class Layout:
             raise ValueError(f"{desc} cannot be seen as {list(shape)}")
         return cls.plain(shape, desc.dtype)
 
-    @functools.cached_property
+    @cached_property
     def count(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
@@ -133,7 +133,7 @@ class Layout:
             return self.own_desc.size_bytes
         return reach[1]
 
-    @functools.cached_property
+    @cached_property
     def reach(self) -> tuple[int, int] | None:
         """The first byte of its elements and the one behind them, from where it begins.
 
@@ -149,7 +149,7 @@ class Layout:
             sum(step for step in steps if step > 0) + 1
         ) * item
 
-    @functools.cached_property
+    @cached_property
     def has_desc(self) -> bool:
         """True if oneDNN can describe it."""
         if self.own_desc is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 import weakref
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ....executors.cached_property import cached_property
 from ....runtime.graph import DType, Graph
 from ....runtime.graph.mapped_file import Reading
 from ....runtime.graph.stand_ins import release_constants
@@ -78,7 +78,7 @@ class Description:
         if "_made" in vars(self):
             release_constants(self.graph)
 
-    @functools.cached_property
+    @cached_property
     def _made(self) -> tuple[Graph, Mapping[str, Layout]]:
         return self._make()
 
@@ -149,14 +149,14 @@ class Plan:
         """Value name -> the layout in which its producer leaves it."""
         return self.description.layouts
 
-    @functools.cached_property
+    @cached_property
     def table(self) -> StepTable:
         """The words that the native code runs by, but for addresses."""
         if isinstance(self.steps, ReplayedSteps):
             return self.steps.table
         return StepTable.of(self.steps, self.inputs, self.outputs, self.engine)
 
-    @functools.cached_property
+    @cached_property
     def bit_weights_bytes(self) -> int:
         """Bytes of weights of 4 or 8 bits that steps read as they are, with scales and biases."""
         found = {
@@ -168,7 +168,7 @@ class Plan:
         }
         return sum(buffer.size_bytes for buffer in found)
 
-    @functools.cached_property
+    @cached_property
     def size_bytes(self) -> int:
         """What the plan takes in memory, about: its own constants, and each step 8 KiB.
 
@@ -177,12 +177,12 @@ class Plan:
         own = (buffer.size_bytes for buffer in self.table.buffers if buffer.is_of_plan)
         return len(self.steps) * _STEP_BYTES + sum(own)
 
-    @functools.cached_property
+    @cached_property
     def output_forms(self) -> tuple[Form, ...]:
         """What each output's array is like, in order."""
         return tuple((operand.shape, operand.dtype.numpy) for operand in self.outputs)
 
-    @functools.cached_property
+    @cached_property
     def made_forms(self) -> tuple[Form, ...]:
         """The same of what a run makes anew; empty for states, which get memory of their own."""
         kept = {state.output for state in self.growing}
@@ -192,7 +192,7 @@ class Plan:
             for index, form in enumerate(self.output_forms)
         )
 
-    @functools.cached_property
+    @cached_property
     def rooms(self) -> tuple[Room, ...]:
         """The memory of each state that grows."""
         return tuple(
@@ -205,19 +205,19 @@ class Plan:
             for state in self.growing
         )
 
-    @functools.cached_property
+    @cached_property
     def has_large_outputs(self) -> bool:
         """True if it pays to take the memory of what a run makes anew from a pool."""
         sizes = (math.prod(shape) * dtype.itemsize for shape, dtype in self.made_forms)
         return any(size_bytes >= POOLED_BYTES for size_bytes in sizes)
 
-    @functools.cached_property
+    @cached_property
     def runs_user_code(self) -> bool:
         """True if a step calls a function that users have brought."""
         nodes = [step.node for step in self.steps if isinstance(step, NumpyStep)]
         return any(node is not None and node.user_kernel is not None for node in nodes)
 
-    @functools.cached_property
+    @cached_property
     def can_shrink(self) -> bool:
         """True if fewer threads could run it, or do already."""
         return self.thread_count > 1 or self.made_of is not None

@@ -6,11 +6,11 @@ They are made when somebody looks: most processes of few runs end before that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ....executors.cached_property import cached_property
 from ....executors.late_imports import late_imports
 from ....runtime.graph import DType, Graph, graph_text
 

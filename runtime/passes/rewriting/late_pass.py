@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
+from ....executors.cached_property import cached_property
 from ....executors.late_imports import late_imports
 from ...graph import Graph
 from .graph_patch import GraphPatch
@@ -29,7 +29,7 @@ class LatePass(Pass):
         self._package, self._place = package, place
         self._given, self._options = given, options
 
-    @functools.cached_property
+    @cached_property
     def _made(self) -> Pass:
         module, _, kind = self._place.partition(":")
         with late_imports:

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from ....errors import AioInferError, GraphError
 from ....executors import find_shortage
+from ....executors.cached_property import cached_property
 from ...graph import Graph, Model, Node, check_graph
 from ...graph.traversal import all_nodes
 from .graph_properties import PROPERTIES
@@ -89,7 +90,7 @@ class _Run:
         self._held: set[str] = set()
         """Properties that were found to hold, and that no patch has touched since."""
 
-    @functools.cached_property
+    @cached_property
     def _names(self) -> NameTable:
         return NameTable(self._model.graph)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Self, overload
 
+from ....executors.cached_property import cached_property
 from ....executors.late_imports import late_imports
 from ..recorder import NodeSpan, Span
 
