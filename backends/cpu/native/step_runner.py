@@ -192,7 +192,7 @@ def mismatch_text() -> str:
     """
     folder = Path(__file__).parent
     built = min((file.stat().st_mtime for file in folder.glob("_steps*.so")), default=0.0)
-    sources = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
+    sources = sorted([*folder.rglob("*.c"), *folder.rglob("*.h")])
     newer = [file.name for file in sources if file.stat().st_mtime > built]
     if newer:
         return (

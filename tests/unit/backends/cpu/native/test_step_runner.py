@@ -478,13 +478,14 @@ def test_an_extension_that_is_older_than_its_sources_is_told_with_the_way_to_bui
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "__file__", str(tmp_path / "step_runner.py"))
-    for name, time_s in (("_steps.abi3.so", 20), ("steps.c", 10), ("elements.h", 30)):
+    (tmp_path / "teams").mkdir()
+    for name, time_s in (("_steps.abi3.so", 20), ("steps.c", 10), ("teams/team.h", 30)):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (time_s, time_s))
     told = failure_text(STATUS_TABLE)
-    assert "does not match its sources, of which elements.h changed after it was built" in told
+    assert "does not match its sources, of which team.h changed after it was built" in told
     assert "run 'pip install --no-deps -e .'" in told
-    (tmp_path / "elements.h").unlink()
+    (tmp_path / "teams/team.h").unlink()
     assert failure_text(STATUS_TABLE).endswith("sources; reinstall aioinfer")
     (tmp_path / "_steps.abi3.so").unlink()
     assert "of which steps.c changed" in mismatch_text()
