@@ -41,17 +41,39 @@ class _Axis(NamedTuple):
     phase_stride: int
     stride: int
 
-    def cuts(self) -> Iterator[_Cut]:
-        """List what a copy can move at once: all of it, or one phase after the other."""
-        if self.blocks == 1:
-            begin = self.cut * self.phase_stride
-            yield _Cut((self.made,), (self.phase_stride,), (self.stride,), begin, 0)
+    def cuts(self) -> list[_Cut]:
+        """List what copies can move at once, so that there are as few of them as can be.
+
+        Those are whole blocks and the parts of blocks at both ends, or one phase after the other.
+        """
+        by_edges = list(self._edges())
+        return by_edges if len(by_edges) <= self.phases else list(self._phases())
+
+    def _edges(self) -> Iterator[_Cut]:
+        (first, skipped), (stop, rest) = (
+            divmod(place, self.phases) for place in (self.cut, self.cut + self.made)
+        )
+        if first == stop:
+            yield self._part(first, skipped, rest)
             return
+        if skipped:
+            yield self._part(first, skipped, self.phases)
+            first += 1
+        if first < stop:
+            lengths, source = (stop - first, self.phases), (self.block_stride, self.phase_stride)
+            start = (first * self.phases - self.cut) * self.stride
+            target = (self.phases * self.stride, self.stride)
+            yield _Cut(lengths, source, target, first * self.block_stride, start)
+        if rest:
+            yield self._part(stop, 0, rest)
+
+    def _part(self, block: int, first: int, stop: int) -> _Cut:
+        begin = block * self.block_stride + first * self.phase_stride
+        start = (block * self.phases + first - self.cut) * self.stride
+        return _Cut((stop - first,), (self.phase_stride,), (self.stride,), begin, start)
+
+    def _phases(self) -> Iterator[_Cut]:
         apart = self.phases * self.stride
-        if self.cut == 0 and self.made == self.blocks * self.phases:
-            lengths, source = (self.blocks, self.phases), (self.block_stride, self.phase_stride)
-            yield _Cut(lengths, source, (apart, self.stride), 0, 0)
-            return
         for phase in range(self.phases):
             first = -((phase - self.cut) // self.phases)
             stop = -((phase - self.cut - self.made) // self.phases)

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
 from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
+from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import Node, TensorType, Value
 from unit.backends.cpu.comparing import skip_without_int8
@@ -54,6 +55,7 @@ CASES = {
     "three channels": Case((1, 32, 9, 9), (32, 3, 4, 4), {"strides": [2, 2], "pads": [1] * 4}),
     "many places": Case((1, 16, 40, 44), (16, 16, 4, 4), {"strides": [2, 2], "pads": [1] * 4}),
     "one axis": Case((2, 16, 9), (16, 24, 4), {"strides": [2], "pads": [1, 1]}),
+    "wide strides": Case((1, 8, 3, 4), (8, 5, 8, 10), {"strides": [4, 5], "pads": [2, 3, 3, 2]}),
     "three axes": Case((1, 8, 3, 2, 3), (8, 6, 4, 2, 3), {"strides": [2, 2, 1]}),
 }
 
@@ -331,12 +333,47 @@ def test_phases_are_moved_in_any_type(dtype: type) -> None:
     np.testing.assert_array_equal(found, whole[:, :, 1:7, :7])
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+def test_phases_are_moved_wherever_they_are_cut(size: int, blocks: int) -> None:
+    source = np.arange(size * 2 * blocks * 3, dtype=np.uint8).reshape(1, size * 2, blocks, 3)
+    whole = source.reshape(1, size, 2, blocks, 3).transpose(0, 2, 3, 1, 4)
+    whole = whole.reshape(1, 2, blocks * size, 3)
+    for cut in range(blocks * size):
+        for made in range(1, blocks * size - cut + 1):
+            found = shuffled(source, [size, 1], [cut, 0], (1, 2, made, 3))
+            np.testing.assert_array_equal(found, whole[:, :, cut : cut + made])
+
+
+@pytest.mark.parametrize(
+    ("stride", "cut", "copies"), [(32, 0, 1), (32, 16, 9), (4, 2, 9), (2, 1, 4)]
+)
+def test_steps_do_not_grow_with_the_strides(stride: int, cut: int, copies: int) -> None:
+    shape = (1, 3 * stride**2, 4, 4)
+    source = np.random.default_rng(1).integers(0, 256, shape, np.uint8)
+    made = 4 * stride - 2 * cut
+    plan = shuffle_plan(source, [stride] * 2, [cut] * 2, (1, 3, made, made))
+    first, *moves = (step.implementation for step in plan.steps)
+    assert first == "native:copy"  # channels become the last axis
+    assert moves == ["native:copy"] * copies
+    (found,) = run_plan(plan, [source])
+    whole = source.reshape(1, stride, stride, 3, 4, 4).transpose(0, 3, 4, 1, 5, 2)
+    whole = whole.reshape(1, 3, 4 * stride, 4 * stride)
+    np.testing.assert_array_equal(found, whole[:, :, cut : cut + made, cut : cut + made])
+
+
 def shuffled(
     source: np.ndarray, phases: list[int], cut: list[int], shape: tuple[int, ...]
 ) -> np.ndarray:
+    (found,) = run_plan(shuffle_plan(source, phases, cut, shape), [source])
+    return found
+
+
+def shuffle_plan(
+    source: np.ndarray, phases: list[int], cut: list[int], shape: tuple[int, ...]
+) -> Plan:
     given = value_of("x", source)
     result = Value("y", TensorType(given.type.dtype, shape))
     places = {"phases": phases, "cut": cut}
     node = Node("PixelShuffle", (given,), (result,), places, name="s", domain=CPU_DOMAIN)
-    (found,) = run_plan(plan_of(model_of_nodes([node], [given], [result])), [source])
-    return found
+    return plan_of(model_of_nodes([node], [given], [result]))
