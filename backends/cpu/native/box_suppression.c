@@ -17,6 +17,7 @@
 
 #include "number_buffers.h"
 #include "steps.h"
+#include "stop_words.h"
 
 #define BLOCK 16 /* kept boxes that a box is held against before anybody asks for the answer */
 #define SIDES 4  /* top, left, bottom, right */
@@ -185,14 +186,15 @@ static void hold(struct field *field, const float *box, float area)
     }
 }
 
-/* Returns how many are kept: `limit` at most, for which `kept` has room. */
+/* Returns how many are kept: `limit` at most, for which `kept` has room; fewer of a stopped run. */
 VECTOR_CLONES
 static int64_t keep_boxes(struct field *field, const float *corners, const int64_t *order,
-                          int64_t length, int64_t limit, float most_overlap, int64_t *kept)
+                          int64_t length, int64_t limit, float most_overlap, int64_t *kept,
+                          const char *stop)
 {
     int64_t kept_count = 0;
 
-    for (int64_t place = 0; place < length && kept_count < limit; place++) {
+    for (int64_t place = 0; place < length && kept_count < limit && !is_stopped(stop); place++) {
         const float *box = corners + SIDES * order[place];
         const float area = area_of(box);
         const int is_held = may_overlap(area, most_overlap);
@@ -221,18 +223,21 @@ static int is_of_boxes(const int64_t *order, int64_t length, int64_t count)
     return 1;
 }
 
-/* suppress_boxes(most_overlap, corners, order, kept): as many are kept as `kept` has room for.
- * Returns how many there are; they stand in `kept`. Corners and order are the call's own copies. */
+/* suppress_boxes(most_overlap, corners, order, kept, stop): see `methods` in steps.c. Corners and order
+ * are the call's own copies. */
 PyObject *suppress_boxes(PyObject *module, PyObject *args)
 {
     double most_overlap;
-    PyObject *objects[3];
+    PyObject *objects[3], *stop_word = Py_None;
     Py_buffer views[3];
+    const char *stop;
     int held = 0, is_right = 0, has_room = 0;
     int64_t found = 0;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "dOOO", &most_overlap, &objects[0], &objects[1], &objects[2]))
+    if (!PyArg_ParseTuple(args, "dOOO|O", &most_overlap, &objects[0], &objects[1], &objects[2],
+                          &stop_word)
+        || !read_stop(stop_word, &stop))
         return NULL;
     held = hold_buffers(objects, views, 3);
     if (held < 3)
@@ -251,7 +256,8 @@ PyObject *suppress_boxes(PyObject *module, PyObject *args)
         has_room = make_room(&field, corners, order, length, limit, bound);
     }
     if (has_room)
-        found = keep_boxes(&field, corners, order, length, limit, bound, views[2].buf);
+        found = keep_boxes(&field, corners, order, length, limit, bound, views[2].buf,
+                           stop);
     free(field.latest);
     free(field.blocks);
     Py_END_ALLOW_THREADS
@@ -262,5 +268,5 @@ PyObject *suppress_boxes(PyObject *module, PyObject *args)
 
 release:
     release_buffers(views, held);
-    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(found);
+    return count_or_none(found, stop);
 }

@@ -13,6 +13,7 @@
 
 #include "number_buffers.h"
 #include "steps.h"
+#include "stop_words.h"
 
 #define DIGIT_BITS 11
 #define DIGITS 3 /* the highest one has 10 bits */
@@ -74,12 +75,13 @@ static int64_t count_below(const uint32_t *keys, int64_t count, uint32_t bound)
     return found;
 }
 
-/* Which key is the last of the first `limit` ones, bit by bit from the highest; limit > 0. */
-static uint32_t last_key(const uint32_t *keys, int64_t count, int64_t limit)
+/* Which key is the last of the first `limit` ones, bit by bit from the highest; limit > 0. Any key of
+ * a stopped run. */
+static uint32_t last_key(const uint32_t *keys, int64_t count, int64_t limit, const char *stop)
 {
     uint32_t last = 0;
 
-    for (int bit = 31; bit >= 0; bit--) {
+    for (int bit = 31; bit >= 0 && !is_stopped(stop); bit--) {
         const uint32_t next = last | UINT32_C(1) << bit;
         const int64_t below = count_below(keys, count, next);
         if (below == limit)
@@ -90,11 +92,14 @@ static uint32_t last_key(const uint32_t *keys, int64_t count, int64_t limit)
     return last;
 }
 
-/* Write the items of the first keys, `limit` of fewer than `count` ones, in order of their places. */
-static void select_items(const uint32_t *keys, const uint32_t *places, int64_t count,
-                         int64_t limit, struct item *items)
+/* Write the items of the first keys, `limit` of fewer than `count` ones, in order of their places;
+ * returns 0 of a stopped run, whose last key is not known. */
+static int select_items(const uint32_t *keys, const uint32_t *places, int64_t count, int64_t limit,
+                        struct item *items, const char *stop)
 {
-    const uint32_t last = last_key(keys, count, limit);
+    const uint32_t last = last_key(keys, count, limit, stop);
+    if (is_stopped(stop))
+        return 0;
     int64_t rest = limit - count_below(keys, count, last), kept = 0; /* of keys that are the last */
 
     for (int64_t at = 0; kept < limit; at++) {
@@ -103,6 +108,7 @@ static void select_items(const uint32_t *keys, const uint32_t *places, int64_t c
         kept += keys[at] < last || (is_last && rest > 0);
         rest -= is_last;
     }
+    return 1;
 }
 
 static void sort_few(struct item *items, int64_t count)
@@ -116,8 +122,9 @@ static void sort_few(struct item *items, int64_t count)
     }
 }
 
-/* Sort items with as much room beside them; returns where they are then. */
-static struct item *sort_items(struct item *items, struct item *room, int64_t count)
+/* Sort items with as much room beside them; returns where they are then, NULL of a stopped run. */
+static struct item *sort_items(struct item *items, struct item *room, int64_t count,
+                               const char *stop)
 {
     if (count <= FEW) {
         sort_few(items, count);
@@ -125,6 +132,8 @@ static struct item *sort_items(struct item *items, struct item *room, int64_t co
     }
     for (int digit = 0; digit < DIGITS; digit++) {
         int64_t ends[VALUES] = {0}, end = 0;
+        if (is_stopped(stop))
+            return NULL;
         for (int64_t at = 0; at < count; at++)
             ends[digit_of(items[at].key, digit)]++;
         if (ends[digit_of(items[0].key, digit)] == count)
@@ -157,37 +166,42 @@ static void *hold_room(struct room *room, int64_t count, int64_t limit)
     return room->items;
 }
 
-/* Write the places of a row, `limit` at most; returns how many there are. */
+/* Write the places of a row, `limit` at most; returns how many there are, of a stopped run none. */
 static int64_t order_row(const float *values, int64_t count, float bound, int falls, int nan_last,
-                         const struct room *room, int64_t limit, int64_t *places)
+                         const struct room *room, int64_t limit, int64_t *places, const char *stop)
 {
     int64_t found = list_keys(values, count, bound, falls, nan_last, room->keys, room->places);
 
-    if (found > limit && limit > 0)
-        select_items(room->keys, room->places, found, limit, room->items);
-    else
+    if (found > limit && limit > 0) {
+        if (!select_items(room->keys, room->places, found, limit, room->items, stop))
+            return 0;
+    } else
         for (int64_t at = 0; at < found && at < limit; at++)
             room->items[at] = (struct item){room->keys[at], room->places[at]};
     found = found < limit ? found : limit;
-    const struct item *const sorted = sort_items(room->items, room->items + limit, found);
+    const struct item *const sorted = sort_items(room->items, room->items + limit, found, stop);
+    if (sorted == NULL)
+        return 0;
     for (int64_t at = 0; at < found; at++)
         places[at] = sorted[at].place;
     return found;
 }
 
-/* order_floats(bound, falls, nan_last, rows, values, places): see `methods` in steps.c. */
+/* order_floats(bound, falls, nan_last, rows, values, places, stop): see `methods` in steps.c. */
 PyObject *order_floats(PyObject *module, PyObject *args)
 {
     double bound;
     int falls, nan_last, held;
     long long rows;
-    PyObject *objects[2];
+    PyObject *objects[2], *stop_word = Py_None;
     Py_buffer views[2];
+    const char *stop;
     int64_t found = 0;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "dppLOO", &bound, &falls, &nan_last, &rows, &objects[0],
-                          &objects[1]))
+    if (!PyArg_ParseTuple(args, "dppLOO|O", &bound, &falls, &nan_last, &rows, &objects[0],
+                          &objects[1], &stop_word)
+        || !read_stop(stop_word, &stop))
         return NULL;
     held = hold_buffers(objects, views, 2);
     if (held < 2)
@@ -205,13 +219,14 @@ PyObject *order_floats(PyObject *module, PyObject *args)
         goto release;
     }
     Py_BEGIN_ALLOW_THREADS
-    for (int64_t row = 0; row < rows; row++)
+    for (int64_t row = 0; row < rows && !is_stopped(stop); row++)
         found += order_row((const float *)views[0].buf + row * count, count, (float)bound, falls,
-                           nan_last, &room, limit, (int64_t *)views[1].buf + row * limit);
+                           nan_last, &room, limit, (int64_t *)views[1].buf + row * limit,
+                           stop);
     Py_END_ALLOW_THREADS
     free(room.items);
 
 release:
     release_buffers(views, held);
-    return PyErr_Occurred() ? NULL : PyLong_FromLongLong(found);
+    return count_or_none(found, stop);
 }

@@ -15,6 +15,7 @@ import numpy as np
 
 from ....errors import DeviceError
 from ....executors.shortage import check_memory
+from ....runtime.runs.stage import NO_STOP, Stop
 from ..onednn.bindings import Engine, Primitive, PrimitiveDesc
 from ..onednn.headroom import COMPILE_BYTES
 from .extension import native_extension
@@ -103,34 +104,51 @@ class StepRunner:
         return [Primitive(engine, handle) for handle in handles.tolist()]
 
     def suppress_boxes(
-        self, corners: Array, order: Array, limit: int, most_overlap: np.floating
+        self,
+        corners: Array,
+        order: Array,
+        limit: int,
+        most_overlap: np.floating,
+        stop: Stop = NO_STOP,
     ) -> Array:
         """Take boxes in this order, each unless one that was taken overlaps it by more.
 
         As ``box_suppression.keep``, for corners in float32; both arrays are the caller's alone.
-        Raises IndexError for an order that names a box which is not there, or MemoryError.
+        Raises IndexError for an order that names a box which is not there, or MemoryError, and the
+        error of ``stop`` soon after that is set.
         """
         kept: Array = np.empty(min(limit, order.size), np.int64)
         corners = np.ascontiguousarray(corners, np.float32)
         order = np.ascontiguousarray(order, np.int64)
-        count = self._steps.suppress_boxes(float(most_overlap), corners, order, kept)
-        return kept[:count]
+        found = self._steps.suppress_boxes(float(most_overlap), corners, order, kept, stop.word)
+        return kept[: _counted(found, stop)]
 
     def order_floats(
-        self, values: Array, limit: int, *, falls: bool, nan_last: bool, above: float = math.nan
+        self,
+        values: Array,
+        limit: int,
+        *,
+        falls: bool,
+        nan_last: bool,
+        above: float = math.nan,
+        stop: Stop = NO_STOP,
     ) -> Array:
         """Return the places of the first numbers of each row in rising or falling order, as int64.
 
         values: float32 (rows, length), or one row. Equal ones come by place, NaN last or first. Of
         one row only those ``above`` a number, unless that is NaN: there may be fewer than
-        ``limit``, which is at most the length. Raises MemoryError.
+        ``limit``, which is at most the length. Raises MemoryError, and the error of ``stop`` soon
+        after that is set.
         """
         values = np.ascontiguousarray(values, np.float32)
         row_count = len(values) if values.ndim > 1 else 1
         places: Array = np.empty((*values.shape[:-1], limit), np.int64)
         if not places.size:
             return places
-        count = self._steps.order_floats(above, falls, nan_last, row_count, values, places)
+        found = self._steps.order_floats(
+            above, falls, nan_last, row_count, values, places, stop.word
+        )
+        count = _counted(found, stop)
         return places if values.ndim > 1 else places[:count]
 
     def kind(self, kernel: str) -> int:
@@ -205,6 +223,14 @@ def mismatch_text() -> str:
 def double_bits(number: float) -> int:
     """Return a number as a parameter of a native kernel."""
     return int(struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+def _counted(found: int | None, stop: Stop) -> int:
+    """Return what a native function has counted; of a run that was stopped, raise its error."""
+    if found is None:
+        assert stop.error is not None
+        raise stop.error
+    return found
 
 
 def _address(function: Any) -> int:

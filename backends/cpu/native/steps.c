@@ -29,6 +29,7 @@
 #include "memories.h"
 #include "primitives.h"
 #include "steps.h"
+#include "stop_words.h"
 #include "teams/team.h"
 
 #include <errno.h>
@@ -260,7 +261,7 @@ static PyObject *run(PyObject *module, PyObject *args)
 {
     PyObject *table_object, *buffer_tuple, *stop_word = Py_None;
     PyObject *times_object = Py_None, *spent_object = Py_None;
-    const char *stop = NULL;
+    const char *stop;
     int threads, status = STATUS_OK;
     Py_buffer table, times, spent, views[16], *view = views;
     char *addresses[16], **address = addresses;
@@ -272,13 +273,8 @@ static PyObject *run(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO!i|OOO", &table_object, &PyTuple_Type, &buffer_tuple, &threads,
                           &stop_word, &times_object, &spent_object))
         return NULL;
-    if (stop_word != Py_None) {
-        if (!PyByteArray_Check(stop_word) || PyByteArray_Size(stop_word) < 1) {
-            PyErr_SetString(PyExc_TypeError, "a stop word is a bytearray of one byte");
-            return NULL;
-        }
-        stop = PyByteArray_AsString(stop_word); /* never resized, and held by the caller */
-    }
+    if (!read_stop(stop_word, &stop))
+        return NULL;
     if (execute_primitive == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "configure() was not called");
         return NULL;
@@ -408,15 +404,17 @@ static PyMethodDef methods[] = {
      "with helper_count threads beside the caller; write their handles. The first two arguments are\n"
      "arrays of 64-bit integers. None, or the status of one that is refused: then none is left."},
     {"suppress_boxes", suppress_boxes, METH_VARARGS,
-     "suppress_boxes(most_overlap, corners, order, kept)\n\n"
+     "suppress_boxes(most_overlap, corners, order, kept, stop=None)\n\n"
      "Take boxes in an order, each unless it overlaps one that was taken before by more than that share\n"
      "of their union; without the GIL. Corners are rows of four float32 (least, then greatest), order and\n"
-     "kept arrays of 64-bit integers. Return how many are kept, at most as many as fit there."},
+     "kept arrays of 64-bit integers. Return how many are kept, at most as many as fit there, or None\n"
+     "once the byte of stop is set: it is looked at before each box."},
     {"order_floats", order_floats, METH_VARARGS,
-     "order_floats(bound, falls, nan_last, rows, values, places)\n\n"
+     "order_floats(bound, falls, nan_last, rows, values, places, stop=None)\n\n"
      "Write the places of the first float32 numbers of each row in rising or falling order, equal ones in\n"
      "theirs and NaN last or first, without the GIL. Only those above the bound count, or all if it is\n"
-     "NaN. Places, 64-bit integers, are as many rows. Return how many were written, of all rows."},
+     "NaN. Places, 64-bit integers, are as many rows. Return how many were written, of all rows, or None\n"
+     "once the byte of stop is set: it is looked at between rows, and between walks over one."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ....runtime.graph import Node, Value
+from ....runtime.interpretation.control_flow import Body, Run
 from ....runtime.operators import Operator, as_operator
 from ....runtime.operators.images.box_suppression import by_score, keep, select_boxes
 from ....runtime.operators.indices.scattering import write_elements, write_nd
 from ....runtime.operators.own.own_operators import kept_count, top_k
+from ....runtime.runs.stage import Stop
 from ..native.step_runner import StepRunner
 from ..onednn.post_ops import CPU_DOMAIN
 from .stepped_nodes import STANDARD_DOMAINS
+from .stream_run import StreamRun
 
-__all__ = ["find_native"]
+__all__ = ["NativeStep", "find_native", "find_writer"]
 
 Array = np.ndarray[Any, Any]
 
@@ -35,29 +38,47 @@ _MAKERS = frozenset(
 """Operators whose results are arrays of their own, which share memory with nothing."""
 
 
-def find_native(node: Node, runner: StepRunner) -> Operator | None:
-    """Return what computes a node of a contracted graph better than numpy alone does; or None.
+class NativeStep:
+    """Computes a node by ``function(stop, *arrays)``, which raises the stop's error once it is set.
 
-    It is called as an operator on numpy arrays. What it may write into is settled by the graph: an
-    input that was made for this node, and that nothing else uses.
+    It is handed the run, as control flow is, and gives the node's results.
     """
+
+    def __init__(self, function: Callable[..., tuple[Array, ...]]) -> None:
+        self._function = function
+
+    def make_flow(self, _node: Node, _bodies: Mapping[str, Body]) -> NativeStep:
+        """Return what runs in the place of the node."""
+        return self
+
+    def __call__(self, row: Sequence[Any], run: Run) -> tuple[Array, ...]:
+        assert isinstance(run, StreamRun)
+        return self._function(run.owner, *row)
+
+
+def find_native(node: Node, runner: StepRunner) -> NativeStep | None:
+    """Return the native step that computes a node of a contracted graph; None if there is none."""
     if node.domain not in STANDARD_DOMAINS:
         return None
     if node.op_type == "NonMaxSuppression":
-        function = functools.partial(
-            select_boxes,
-            functools.partial(_by_score, runner),
-            functools.partial(_keep, runner),
-            center_point_box=node.attributes.get("center_point_box", 0),
-        )
-        return as_operator(function, {})
+        is_centred = node.attributes.get("center_point_box", 0)
+        return NativeStep(functools.partial(_select, runner, is_centred))
     if node.op_type == "TopK" and len(node.inputs) == 2:
         axis, falls = node.attributes.get("axis", -1), node.attributes.get("largest", 1) != 0
-        return functools.partial(_top, runner, axis, falls)
-    if node.op_type in _WRITERS and _is_given_up(node.inputs[0], node):
-        function = functools.partial(_written, _WRITERS[node.op_type])
-        return as_operator(function, node.attributes)
+        return NativeStep(functools.partial(_top, runner, axis, falls))
     return None
+
+
+def find_writer(node: Node) -> Operator | None:
+    """Return what computes a node by writing into an input; None for what is to leave them alone.
+
+    The graph settles it: the input was made for this node, and nothing else uses it.
+    """
+    if node.domain not in STANDARD_DOMAINS or node.op_type not in _WRITERS:
+        return None
+    if not _is_given_up(node.inputs[0], node):
+        return None
+    return as_operator(functools.partial(_written, _WRITERS[node.op_type]), node.attributes)
 
 
 def _is_given_up(value: Value | None, to: Node) -> bool:
@@ -80,31 +101,49 @@ def _written(write: Callable[..., Array], x: Array, *rest: Array, **attributes: 
     return write(x if is_own else x.copy(), *rest, **attributes)
 
 
-def _by_score(runner: StepRunner, scores: Array, least_score: np.floating | None) -> Array:
+def _select(runner: StepRunner, is_centred: int, stop: Stop, *arrays: Any) -> tuple[Array, ...]:
+    order = functools.partial(_by_score, runner, stop)
+    kept = functools.partial(_keep, runner, stop)
+    return (select_boxes(order, kept, *arrays, center_point_box=is_centred),)
+
+
+def _by_score(
+    runner: StepRunner, stop: Stop, scores: Array, least_score: np.floating | None
+) -> Array:
     """Order by the scores' type: what is not float32 is left to numpy."""
+    stop.raise_if_set()
     if scores.dtype != np.float32 or (least_score is not None and np.isnan(least_score)):
         return by_score(scores, least_score)
     above = math.nan if least_score is None else float(least_score)
-    return runner.order_floats(scores, scores.size, falls=True, nan_last=True, above=above)
+    return runner.order_floats(
+        scores, scores.size, falls=True, nan_last=True, above=above, stop=stop
+    )
 
 
 def _keep(
-    runner: StepRunner, corners: Array, order: Array, limit: int, most_overlap: np.floating
+    runner: StepRunner,
+    stop: Stop,
+    corners: Array,
+    order: Array,
+    limit: int,
+    most_overlap: np.floating,
 ) -> Array:
     """Choose by the boxes' type: what is not float32 is left to numpy."""
     if corners.dtype != np.float32:
         return keep(corners, order, limit, most_overlap)
-    return runner.suppress_boxes(corners, order, limit, most_overlap)
+    return runner.suppress_boxes(corners, order, limit, most_overlap, stop)
 
 
-def _top(runner: StepRunner, axis: int, falls: bool, x: Array, k: Array) -> tuple[Array, Array]:
+def _top(
+    runner: StepRunner, axis: int, falls: bool, stop: Stop, x: Array, k: Array
+) -> tuple[Array, Array]:
     """Keep what is first along the last axis; other axes and types are left to numpy."""
     if x.dtype != np.float32 or axis not in (-1, x.ndim - 1):
         found: tuple[Array, Array] = top_k(x, k, axis=axis, largest=int(falls))
         return found
     count = kept_count(x, k, axis)
     rows = x if x.ndim == 1 else x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    places = runner.order_floats(rows, count, falls=falls, nan_last=not falls)
+    places = runner.order_floats(rows, count, falls=falls, nan_last=not falls, stop=stop)
     places = places.reshape(*x.shape[:-1], count)
     kept: Array = x.take(places) if x.ndim == 1 else np.take_along_axis(x, places, -1)
     return kept, places

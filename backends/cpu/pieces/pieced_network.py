@@ -44,10 +44,11 @@ from ..programs.plan_resizing import PlanResizing
 from ..properties import CPU_ADAPTIVE_TEAMS
 from .contraction import contract
 from .division import Piece, divide
-from .native_operators import find_native
-from .planned_piece import PlannedPiece, StreamRun
+from .native_operators import find_native, find_writer
+from .planned_piece import PlannedPiece
 from .size_runs import SizeSteps
 from .stepped_nodes import SteppedNodes, is_left_to_numpy
+from .stream_run import StreamRun
 
 __all__ = ["PiecedNetwork"]
 
@@ -228,13 +229,18 @@ class _Finder:
 
     def __call__(self, node: Node) -> Operator:
         try:
-            return find_native(node, self._runner) or make_operator(node, self._opsets)
+            return find_writer(node) or make_operator(node, self._opsets)
         except OperatorError as error:
             raise UnsupportedOpError(node.name, node.op, self._device, error.reason) from error
 
     def flow_of(self, node: Node) -> MakeFlow | None:
         joined = self._joined.get(node)
-        return CONTROL_FLOW.get((node.domain, node.op_type)) if joined is None else joined.make_flow
+        if joined is not None:
+            return joined.make_flow
+        native = find_native(node, self._runner)
+        if native is not None:
+            return native.make_flow
+        return CONTROL_FLOW.get((node.domain, node.op_type))
 
 
 class _PiecedSlot(Slot):

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ....errors import TensorError
-from ....executors import Lane, TaskExecutor
+from ....executors import TaskExecutor
 from ....runtime.graph import Node
 from ....runtime.interpretation.control_flow import Body, Run
 from ....runtime.plans.plan_cache import PendingPlan, PlanLimits
 from ....runtime.plans.shape_plans import ShapePlans
-from ....runtime.runs.bindings import NodeProfile
-from ....runtime.runs.stage import NO_STOP, Stop
+from ....runtime.runs.stage import Stop
 from ....runtime.tensors.tensor import ports_of
 from ..compiler import Compiler
 from ..plans.plan import Plan
@@ -24,19 +22,11 @@ from ..programs.lane_programs import LanePrograms
 from ..programs.node_times import node_times
 from ..programs.run_arrays import as_buffer
 from .contraction import PieceModel
+from .stream_run import StreamRun
 
-__all__ = ["PlannedPiece", "StreamRun"]
+__all__ = ["PlannedPiece"]
 
 Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamRun(Run):
-    """A run on a stream, and where it notes the times of the main graph's planned nodes."""
-
-    owner: Stop = NO_STOP
-    lane: Lane | None = None
-    times: list[NodeProfile] | None = None
 
 
 class PlannedPiece:

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from aioinfer.backends.cpu.native.extension import native_extension
 from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.errors import RequestCancelledError
 from aioinfer.runtime.operators.images.box_suppression import keep
+from aioinfer.runtime.runs.stage import Stop
 
 
 def drawn(count: int, seed: int) -> np.ndarray:
@@ -83,3 +86,33 @@ def test_infinite_boxes_are_kept_and_lie_in_no_stretch(side: float) -> None:
     assert 0 < finite.size < 10000
     found = runner.suppress_boxes(corners, order, 2**40, threshold)
     assert found.tolist() == sorted([*finite.tolist(), *order[::2].tolist()])
+
+
+def test_it_stops_before_the_box_behind_the_one_that_set_the_word() -> None:
+    """What is kept lies in the stop word's own memory, so the first box that is kept sets it."""
+    corners = np.tile(np.array([0, 0, 1, 1], np.float32), (9, 1)) + 2 * np.arange(9)[:, None]
+    corners = np.ascontiguousarray(corners, np.float32)
+    order = np.arange(8, -1, -1)
+    word = bytearray(order.nbytes)
+    kept = np.frombuffer(word, np.int64)
+    assert native_extension().suppress_boxes(0.5, corners, order, kept, word) is None
+    assert kept.tolist() == [8, *[0] * 8]
+
+
+def test_a_run_that_is_stopped_gets_its_error() -> None:
+    runner, stop = step_runner(open_engine()), Stop()
+    stop.word = bytearray(1)
+    order, most_overlap = np.arange(9), np.float32(0.5)
+    assert runner.suppress_boxes(drawn(9, 0), order, 1, most_overlap, stop).size == 1
+    stop.set(RequestCancelledError("stopped"))
+    with pytest.raises(RequestCancelledError, match="stopped"):
+        runner.suppress_boxes(drawn(9, 0), order, 1, most_overlap, stop)
+
+
+@pytest.mark.parametrize("word", [b"1", bytearray(), 1])
+def test_a_word_that_no_thread_could_set_is_refused(word: object) -> None:
+    steps, numbers = native_extension(), np.zeros(4, np.int64)
+    with pytest.raises(TypeError, match="a stop word is a bytearray"):
+        steps.suppress_boxes(0.5, np.zeros(16, np.float32), numbers, numbers.copy(), word)
+    with pytest.raises(TypeError, match="a stop word is a bytearray"):
+        steps.order_floats(0.0, True, True, 1, np.zeros(4, np.float32), numbers, word)

@@ -8,8 +8,10 @@ import pytest
 from aioinfer.backends.cpu.native.extension import native_extension
 from aioinfer.backends.cpu.native.step_runner import step_runner
 from aioinfer.backends.cpu.onednn.bindings import open_engine
+from aioinfer.errors import RequestCancelledError
 from aioinfer.runtime.operators.images.box_suppression import by_score
 from aioinfer.runtime.operators.own.own_operators import top_k
+from aioinfer.runtime.runs.stage import Stop
 
 SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-42, -1e-42], np.float32)
 
@@ -62,3 +64,31 @@ def test_rows_that_do_not_fit_are_refused(rows: int, number_count: int, place_co
     with pytest.raises(ValueError, match="rows of numbers"):
         native_extension().order_floats(math.nan, True, True, rows, numbers, places)
     assert (places == 77).all()
+
+
+@pytest.mark.parametrize(("length", "kept"), [(3, 3), (400, 400), (400, 90)])
+def test_rows_behind_the_one_that_set_the_stop_word_are_left_alone(length: int, kept: int) -> None:
+    """Places lie in the word's own memory; the first one of the first row is not 0."""
+    rows = np.sort(drawn((5, length), 2), axis=1)
+    word = bytearray(5 * kept * 8)
+    places = np.frombuffer(word, np.int64).reshape(5, kept)
+    order = native_extension().order_floats
+    assert order(math.nan, True, True, 5, rows, places, word) is None
+    assert places[0].tolist() == np.argsort(-rows[0], kind="stable")[:kept].tolist()
+    assert not places[1:].any()
+
+
+@pytest.mark.parametrize(("length", "kept"), [(3, 3), (400, 400), (400, 90), (400, 0)])
+@pytest.mark.parametrize("bound", [math.nan, -1e30])
+def test_a_run_that_is_stopped_already_gets_its_error(length: int, kept: int, bound: float) -> None:
+    runner, stop = step_runner(open_engine()), Stop()
+    stop.word = bytearray(1)
+    stop.set(RequestCancelledError("stopped"))
+    places = np.full(kept, 77, np.int64)
+    row = drawn((length,), 0)
+    order = native_extension().order_floats
+    assert order(bound, True, True, 1, row, places, stop.word) is None
+    assert (places == 77).all()
+    if kept:
+        with pytest.raises(RequestCancelledError, match="stopped"):
+            runner.order_floats(row, kept, falls=True, nan_last=True, above=bound, stop=stop)

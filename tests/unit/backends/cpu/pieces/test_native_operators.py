@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import aioinfer
+from aioinfer.backends.cpu.native.step_runner import StepRunner
 from aioinfer.backends.cpu.pieces import native_operators
-from aioinfer.errors import TensorError
+from aioinfer.errors import RequestCancelledError, TensorError
 from aioinfer.runtime.operators.indices.scattering import write_elements
 from onnx_text import parse_proto
 
@@ -250,3 +251,37 @@ def test_indices_that_repeat_go_to_a_step_as_they_lie(monkeypatch: pytest.Monkey
         np.testing.assert_allclose(found[0], wanted[0], rtol=1e-5)
         np.testing.assert_allclose(found[0], peer[0], rtol=1e-5)
     assert {item[1] for item in strides} == {0}
+
+
+@pytest.mark.parametrize("function", ["order_floats", "suppress_boxes"])
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_a_selection_of_boxes_ends_when_its_request_is_cancelled(
+    function: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two classes the first one's is cancelled, and the second one's is not begun."""
+    named = {"order_floats": "by_score", "suppress_boxes": "keep"}[function]
+    owner, name = (StepRunner, function) if dtype == "float" else (native_operators, named)
+    real, begun = getattr(owner, name), []
+
+    def begin(*given: Any, **options: Any) -> Any:
+        begun.append(len(begun))
+        request.cancel()
+        return real(*given, **options)
+
+    monkeypatch.setattr(owner, name, begin)
+    text = SELECTED.replace("CENTRED", "0").replace("float[B", f"{dtype}[B")
+    feeds = {
+        "boxes": np.random.default_rng(1).random((1, 50, 4)),
+        "scores": np.random.default_rng(2).random((1, 2, 50)),
+        "limit": np.array(9, np.int64),
+        "overlap": np.array(0.3, np.float32),
+        "least": np.array(0.25, np.float32),
+    }
+    if dtype == "float":
+        feeds |= {key: feeds[key].astype(np.float32) for key in ("boxes", "scores")}
+    model = parse_proto(text, 18, ir_version=9).SerializeToString()
+    with aioinfer.Core() as core, core.load_network(model, "CPU") as network:
+        request = network.create_infer_request()
+        with pytest.raises(RequestCancelledError):
+            request.infer_sync(feeds)
+    assert begun == [0]

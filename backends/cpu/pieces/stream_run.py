@@ -1,0 +1,21 @@
+"""What a run on a stream hands to everything inside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....executors import Lane
+from ....runtime.interpretation.control_flow import Run
+from ....runtime.runs.bindings import NodeProfile
+from ....runtime.runs.stage import NO_STOP, Stop
+
+__all__ = ["StreamRun"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRun(Run):
+    """A run on a stream, and where it notes the times of the main graph's planned nodes."""
+
+    owner: Stop = NO_STOP
+    lane: Lane | None = None
+    times: list[NodeProfile] | None = None
