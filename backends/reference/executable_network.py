@@ -19,7 +19,7 @@ from ...runtime.graph import Graph, Model, copy_graph
 from ...runtime.graph.node_failure import run_failure
 from ...runtime.graph.stand_ins import release_constants
 from ...runtime.interpretation.states_in_place import StatePlan, plan_states
-from ...runtime.interpretation.steps import Steps, compile_steps
+from ...runtime.interpretation.steps import Steps, StepTime, compile_steps
 from ...runtime.network.executable_network import ExecutableNetwork, Slot
 from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import Pass, default_passes, specialize
@@ -158,7 +158,7 @@ class _ReferenceSlot(Slot):
         if not pending.is_built:
             bindings.awaited = pending
             return Again(pending)
-        profile: list[tuple[tuple[str, ...], str, int, int]] | None
+        profile: list[StepTime] | None
         profile = None if bindings.profile is None else []
         network, plan, inputs = self._network, pending.plan, bindings.inputs
         memories = []
@@ -180,7 +180,7 @@ class _ReferenceSlot(Slot):
         if copied_bytes:
             bindings.note_copied(network.admission.recorder, "compute", "host", copied_bytes)
         if bindings.profile is not None:
-            for names, op, start_ns, end_ns in profile or ():
+            for names, op, start_ns, end_ns, _ in profile or ():
                 node = names[0] if names else op
                 bindings.profile.append(NodeProfile(node, op, names, start_ns, end_ns))
         return NOW

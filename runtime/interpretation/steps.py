@@ -26,7 +26,7 @@ from .control_flow import Body, ControlFlow, MakeFlow, Run
 from .outputs import detach_outputs
 from .states_in_place import StateMemory, StatePlan, with_memory
 
-__all__ = ["FindKernel", "Steps", "compile_steps"]
+__all__ = ["FindKernel", "StepTime", "Steps", "compile_steps"]
 
 _NONE = 0  # the slot that stays None: for optional inputs that are not given
 
@@ -38,6 +38,16 @@ class FindKernel(Protocol):
 
     def flow_of(self, node: Node) -> MakeFlow | None:
         """Return what makes the node's control flow; None for one that an operator runs."""
+
+
+class StepTime(NamedTuple):
+    """When a node of the graph ran: original names, operator, and ``by``, which computed it."""
+
+    names: tuple[str, ...]
+    op: str
+    start_ns: int
+    end_ns: int
+    by: Operator | ControlFlow
 
 
 class _Step(NamedTuple):
@@ -148,7 +158,7 @@ class Steps:
         self,
         inputs: Mapping[str, Any],
         stop: Callable[[], None] | None = None,
-        profile: list[tuple[tuple[str, ...], str, int, int]] | None = None,
+        profile: list[StepTime] | None = None,
         memories: Sequence[StateMemory] = (),
     ) -> list[Any]:
         """Run all steps on this thread, and give the graph's outputs in order.
@@ -157,8 +167,8 @@ class Steps:
         (lists of them, None) that share memory with nothing. With ``memories``, one for each of
         ``states``, those lie where these say. ``stop`` is called before each node, also inside
         bodies, and in a body without nodes, and ends the run by raising. ``profile`` receives an
-        entry a node of the graph: (original names, operator, start_ns, end_ns). Raises TensorError,
-        or DeviceError when memory runs out, naming the node.
+        entry a node of the graph. Raises TensorError, or DeviceError when memory runs out, naming
+        the node.
         """
         return self.run_within(inputs, Run(stop), profile, memories)
 
@@ -166,7 +176,7 @@ class Steps:
         self,
         inputs: Mapping[str, Any],
         run: Run,
-        profile: list[tuple[tuple[str, ...], str, int, int]] | None = None,
+        profile: list[StepTime] | None = None,
         memories: Sequence[StateMemory] = (),
     ) -> list[Any]:
         """Do what ``run`` does, and hand the Run to all control flow."""
@@ -190,7 +200,7 @@ class Steps:
         inputs: Sequence[Any],
         captured: Sequence[Any],
         run: Run,
-        profile: list[tuple[tuple[str, ...], str, int, int]] | None = None,
+        profile: list[StepTime] | None = None,
         memories: Sequence[StateMemory] = (),
     ) -> list[Any]:
         """Run the steps on values in the order of inputs and captures; outputs may be shared."""
@@ -212,7 +222,9 @@ class Steps:
                 continue
             start_ns = time.perf_counter_ns()
             step.run(values, run)
-            profile.append((step.fused_from, step.op, start_ns, time.perf_counter_ns()))
+            end_ns, by = time.perf_counter_ns(), step.kernel or step.flow
+            assert by is not None
+            profile.append(StepTime(step.fused_from, step.op, start_ns, end_ns, by))
         return [values[slot] for slot in self._outputs]
 
 

@@ -15,6 +15,7 @@ from ....runtime.operators import Operator, as_operator
 from ....runtime.operators.images.box_suppression import by_score, keep, select_boxes
 from ....runtime.operators.indices.scattering import write_elements, write_nd
 from ....runtime.operators.own.own_operators import kept_count, top_k
+from ....runtime.passes.rewriting.matching import are_float32, rank_of
 from ....runtime.runs.stage import Stop
 from ..native.step_runner import StepRunner
 from ..onednn.post_ops import CPU_DOMAIN
@@ -41,11 +42,15 @@ _MAKERS = frozenset(
 class NativeStep:
     """Computes a node by ``function(stop, *arrays)``, which raises the stop's error once it is set.
 
-    It is handed the run, as control flow is, and gives the node's results.
+    It is handed the run, as control flow is, and gives the node's results. ``functions`` names
+    those of the native code that compute them.
     """
 
-    def __init__(self, function: Callable[..., tuple[Array, ...]]) -> None:
+    def __init__(
+        self, function: Callable[..., tuple[Array, ...]], functions: Sequence[str]
+    ) -> None:
         self._function = function
+        self.implementation = "+".join([f"native:{name}" for name in functions])
 
     def make_flow(self, _node: Node, _bodies: Mapping[str, Body]) -> NativeStep:
         """Return what runs in the place of the node."""
@@ -57,15 +62,18 @@ class NativeStep:
 
 
 def find_native(node: Node, runner: StepRunner) -> NativeStep | None:
-    """Return the native step that computes a node of a contracted graph; None if there is none."""
+    """Return the native step that computes a node of a contracted graph; None if numpy does."""
     if node.domain not in STANDARD_DOMAINS:
         return None
-    if node.op_type == "NonMaxSuppression":
+    if node.op_type == "NonMaxSuppression" and are_float32(*node.inputs[:2]):
         is_centred = node.attributes.get("center_point_box", 0)
-        return NativeStep(functools.partial(_select, runner, is_centred))
-    if node.op_type == "TopK" and len(node.inputs) == 2:
+        function = functools.partial(_select, runner, is_centred)
+        return NativeStep(function, ("order_floats", "suppress_boxes"))
+    if node.op_type == "TopK" and len(node.inputs) == 2 and are_float32(node.inputs[0]):
         axis, falls = node.attributes.get("axis", -1), node.attributes.get("largest", 1) != 0
-        return NativeStep(functools.partial(_top, runner, axis, falls))
+        rank = rank_of(node.inputs[0])
+        if axis == -1 or axis + 1 == rank:
+            return NativeStep(functools.partial(_top, runner, axis, falls), ("order_floats",))
     return None
 
 
@@ -110,7 +118,7 @@ def _select(runner: StepRunner, is_centred: int, stop: Stop, *arrays: Any) -> tu
 def _by_score(
     runner: StepRunner, stop: Stop, scores: Array, least_score: np.floating | None
 ) -> Array:
-    """Order by the scores' type: what is not float32 is left to numpy."""
+    """Order scores, natively unless they are not the float32 that the graph declares."""
     stop.raise_if_set()
     if scores.dtype != np.float32 or (least_score is not None and np.isnan(least_score)):
         return by_score(scores, least_score)
@@ -128,7 +136,7 @@ def _keep(
     limit: int,
     most_overlap: np.floating,
 ) -> Array:
-    """Choose by the boxes' type: what is not float32 is left to numpy."""
+    """Choose boxes, natively unless they are not the float32 that the graph declares."""
     if corners.dtype != np.float32:
         return keep(corners, order, limit, most_overlap)
     return runner.suppress_boxes(corners, order, limit, most_overlap, stop)
@@ -137,7 +145,7 @@ def _keep(
 def _top(
     runner: StepRunner, axis: int, falls: bool, stop: Stop, x: Array, k: Array
 ) -> tuple[Array, Array]:
-    """Keep what is first along the last axis; other axes and types are left to numpy."""
+    """Keep what is first along the last axis, natively unless x is not what the graph declares."""
     if x.dtype != np.float32 or axis not in (-1, x.ndim - 1):
         found: tuple[Array, Array] = top_k(x, k, axis=axis, largest=int(falls))
         return found

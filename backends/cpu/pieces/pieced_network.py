@@ -21,7 +21,7 @@ from ....runtime.graph.mapped_file import read_constants
 from ....runtime.graph.node_failure import run_failure
 from ....runtime.graph.stand_ins import release_constants
 from ....runtime.interpretation.control_flow import CONTROL_FLOW, MakeFlow
-from ....runtime.interpretation.steps import compile_steps
+from ....runtime.interpretation.steps import StepTime, compile_steps
 from ....runtime.network.executable_network import ExecutableNetwork, Slot
 from ....runtime.operators import Operator, OperatorError, make_operator
 from ....runtime.passes import bound_input_shapes
@@ -36,7 +36,6 @@ from ..compiler import Compiler
 from ..native.step_runner import StepRunner, step_runner
 from ..network_metrics import network_metrics
 from ..onednn.bindings import Engine
-from ..onednn.post_ops import CPU_DOMAIN
 from ..plans.packed_weights import WeightStore
 from ..plans.plan import Plan
 from ..programs.lane_programs import LanePrograms
@@ -44,7 +43,7 @@ from ..programs.plan_resizing import PlanResizing
 from ..properties import CPU_ADAPTIVE_TEAMS
 from .contraction import contract
 from .division import Piece, divide
-from .native_operators import find_native, find_writer
+from .native_operators import NativeStep, find_native, find_writer
 from .planned_piece import PlannedPiece
 from .size_runs import SizeSteps
 from .stepped_nodes import SteppedNodes, is_left_to_numpy
@@ -191,7 +190,7 @@ class PiecedNetwork(ExecutableNetwork):
         planned, steps = len(self._pieces), self._step_count
         return (
             f"{super().explain()}; {planned} pieces are planned when their sizes are known, and "
-            f"{steps} nodes, whose sizes or flow depend on data, are steps in numpy between them"
+            f"{steps} nodes, whose sizes or flow depend on data, are steps between them"
         )
 
     def _release_device(self) -> None:
@@ -254,7 +253,7 @@ class _PiecedSlot(Slot):
     def compute(self, lane: Lane) -> Ready:
         """Compute the run that has the slot, on this stream."""
         network, bindings = self._network, self.bindings
-        profile: list[tuple[tuple[str, ...], str, int, int]] | None
+        profile: list[StepTime] | None
         times: list[NodeProfile] | None
         profile, times = (None, None) if bindings.profile is None else ([], [])
         run = StreamRun(self.stop.raise_if_set, self.stop, lane, times)
@@ -286,16 +285,20 @@ def _expect_type(port: Port, result: Any) -> None:
         )
 
 
-def _node_times(
-    steps: Sequence[tuple[tuple[str, ...], str, int, int]], planned: Sequence[NodeProfile]
-) -> list[NodeProfile]:
+def _node_times(steps: Sequence[StepTime], planned: Sequence[NodeProfile]) -> list[NodeProfile]:
     """Put the times of steps and of the nodes inside pieces in one row, in order of time.
 
     A piece itself is left out, and nodes in bodies are in the time of the node around them.
     """
     found = list(planned)
-    for names, op, start_ns, end_ns in steps:
-        if not op.startswith(f"{CPU_DOMAIN}::Piece"):
-            name = names[0] if names else op
-            found.append(NodeProfile(name, op, names, start_ns, end_ns, "numpy"))
+    for names, op, start_ns, end_ns, by in steps:
+        if isinstance(by, PlannedPiece):
+            continue
+        implementation = "numpy"
+        if isinstance(by, NativeStep | SizeSteps):
+            implementation = by.implementation
+        elif ("", op) in CONTROL_FLOW:
+            implementation = "body"
+        name = names[0] if names else op
+        found.append(NodeProfile(name, op, names, start_ns, end_ns, implementation))
     return sorted(found, key=lambda item: item.start_ns)

@@ -92,6 +92,8 @@ class _Step(NamedTuple):
 class SizeSteps:
     """Computes a run, in any thread; a row has ``inputs``, and what is made are ``outputs``."""
 
+    implementation = "python"
+
     def __init__(
         self,
         run: SizeRun,

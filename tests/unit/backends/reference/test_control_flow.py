@@ -243,7 +243,7 @@ class TestLoop:
         profile: list = []
         inputs = {"n": np.array(1), "c": TRUE, "x": X}
         compile_text(self.COUNT).run(inputs, profile=profile)
-        assert [op for _, op, _, _ in profile] == ["Loop"]
+        assert [time.op for time in profile] == ["Loop"]
 
 
 class TestScan:

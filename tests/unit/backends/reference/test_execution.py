@@ -201,11 +201,11 @@ class TestProfile:
         graph.outputs = [made]
         profile: list = []
         compile_graph(graph).run({"x": X}, profile=profile)
-        assert [(names, op) for names, op, _, _ in profile] == [
+        assert [(time.names, time.op) for time in profile] == [
             (("Relu_0",), "Relu"),
             (("a", "b"), "Neg"),
         ]
-        times = [moment for _, _, start_ns, end_ns in profile for moment in (start_ns, end_ns)]
+        times = [moment for time in profile for moment in (time.start_ns, time.end_ns)]
         assert times == sorted(times)
 
 

@@ -254,34 +254,74 @@ def test_indices_that_repeat_go_to_a_step_as_they_lie(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("function", ["order_floats", "suppress_boxes"])
-@pytest.mark.parametrize("dtype", ["float", "double"])
 def test_a_selection_of_boxes_ends_when_its_request_is_cancelled(
-    function: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+    function: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two classes the first one's is cancelled, and the second one's is not begun."""
-    named = {"order_floats": "by_score", "suppress_boxes": "keep"}[function]
-    owner, name = (StepRunner, function) if dtype == "float" else (native_operators, named)
-    real, begun = getattr(owner, name), []
+    real, begun = getattr(StepRunner, function), []
 
     def begin(*given: Any, **options: Any) -> Any:
         begun.append(len(begun))
         request.cancel()
         return real(*given, **options)
 
-    monkeypatch.setattr(owner, name, begin)
-    text = SELECTED.replace("CENTRED", "0").replace("float[B", f"{dtype}[B")
+    monkeypatch.setattr(StepRunner, function, begin)
+    text = SELECTED.replace("CENTRED", "0")
     feeds = {
-        "boxes": np.random.default_rng(1).random((1, 50, 4)),
-        "scores": np.random.default_rng(2).random((1, 2, 50)),
+        "boxes": np.random.default_rng(1).random((1, 50, 4), np.float32),
+        "scores": np.random.default_rng(2).random((1, 2, 50), np.float32),
         "limit": np.array(9, np.int64),
         "overlap": np.array(0.3, np.float32),
         "least": np.array(0.25, np.float32),
     }
-    if dtype == "float":
-        feeds |= {key: feeds[key].astype(np.float32) for key in ("boxes", "scores")}
     model = parse_proto(text, 18, ir_version=9).SerializeToString()
     with aioinfer.Core() as core, core.load_network(model, "CPU") as network:
         request = network.create_infer_request()
         with pytest.raises(RequestCancelledError):
             request.infer_sync(feeds)
     assert begun == [0]
+
+
+PROFILED = """g (float[N,4] boxes, float[N] scores, int32[N] marks, int64 limit, bool go) => (
+    int64[K] best, int64[L] most, int64[M,3] y, float[P,4] z, int64[2] sizes
+) {
+    places = NonZero(marks)
+    one = Constant<value_ints = [1]>()
+    zeros = Constant<value_ints = [0]>()
+    shape = Shape(places)
+    count = Gather<axis = 0>(shape, one)
+    values, best = TopK(scores, count)
+    numbers, most = TopK(marks, count)
+    all = Unsqueeze(boxes, zeros)
+    pair = Constant<value_ints = [0, 1]>()
+    of_all = Unsqueeze(scores, pair)
+    y = NonMaxSuppression(all, of_all, limit)
+    z = If(go) <
+        then_branch = t () => (float[P,4] a) { a = Neg(boxes) },
+        else_branch = e () => (float[P,4] b) { b = Abs(boxes) }
+    >
+    found = Shape(y)
+    first = Gather<axis = 0>(found, zeros)
+    sizes = Concat<axis = 0>(first, one)
+}"""
+
+
+def test_profiles_name_what_computed_a_step() -> None:
+    model = parse_proto(PROFILED, 18, ir_version=9).SerializeToString()
+    boxes = np.array([[0, 0, 1, 1], [0, 0, 1, 2], [3, 3, 4, 4]], np.float32)
+    numbers = np.array([1, 3, 2], np.float32)
+    feeds = {"boxes": boxes, "scores": numbers, "marks": numbers.astype(np.int32)}
+    feeds |= {"limit": np.array(2), "go": np.array(True)}
+    with (
+        aioinfer.Core() as core,
+        core.load_network(model, "CPU", {"PERF_COUNT": True}) as network,
+    ):
+        request = network.create_infer_request()
+        request.infer_sync(feeds)
+        found = [(item.op, item.implementation) for item in request.profiling()]
+    assert [by for op, by in found if op == "TopK"] == ["native:order_floats", "numpy"]
+    by = dict(found)
+    assert by["NonMaxSuppression"] == "native:order_floats+native:suppress_boxes"
+    assert by["NonZero"] == "numpy"
+    assert by["aioinfer.cpu::Sizes"] == "python"
+    assert by["If"] == "body"
