@@ -12,13 +12,17 @@ __all__ = ["NodeTime", "NodeTimes"]
 
 @dataclass(frozen=True)
 class NodeTime:
-    """One executed node. ``share`` is its part of the time of all nodes, 0 to 1."""
+    """One executed node. ``share`` is its part of the time of all nodes, 0 to 1.
+
+    ``implementation`` is what the device calls that which computed it in its first run.
+    """
 
     name: str
     op: str
     original_nodes: tuple[str, ...]
     mean_ms: float
     share: float
+    implementation: str = ""
 
 
 class NodeTimes:
@@ -51,6 +55,7 @@ class NodeTimes:
                 entry.original_nodes,
                 mean_ms[name],
                 mean_ms[name] / all_ms if all_ms else 0.0,
+                entry.implementation,
             )
             for name, entry in self._nodes.items()
         ]

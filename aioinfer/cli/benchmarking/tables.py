@@ -106,16 +106,19 @@ def print_stages(console: Console, window: Window) -> None:
 
 
 def print_node_times(console: Console, nodes: Sequence[NodeTime]) -> None:
-    """Print the mean time of each node, slowest first, and their total."""
-    rows = [(node.name, node.op, f"{node.mean_ms:.3f}", f"{node.share:.1%}") for node in nodes]
+    """Print what computed each node and its mean time, slowest first, and the total."""
+    rows = [
+        (node.name, node.op, node.implementation, f"{node.mean_ms:.3f}", f"{node.share:.1%}")
+        for node in nodes
+    ]
     total_ms = sum(node.mean_ms for node in nodes)
-    rows.append(("all nodes", "", f"{total_ms:.3f}", ""))
+    rows.append(("all nodes", "", "", f"{total_ms:.3f}", ""))
     print_table(
         console,
         "Nodes, slowest first; mean over the last run of each request",
-        ["node", "operator", ">mean ms", ">share"],
+        ["node", "operator", "implementation", ">mean ms", ">share"],
         rows,
-        fold=["node", "operator"],
+        fold=["node", "operator", "implementation"],
     )
 
 

@@ -5,7 +5,8 @@ from aioinfer.runtime.runs.bindings import NodeProfile
 
 
 def entry(name: str, milliseconds: int) -> NodeProfile:
-    return NodeProfile(name, "Op", (f"original {name}",), 0, milliseconds * 1_000_000)
+    end_ns = milliseconds * 1_000_000
+    return NodeProfile(name, "Op", (f"original {name}",), 0, end_ns, f"native:{name}")
 
 
 def mean_node_times(profiles: Iterable[Sequence[NodeProfile]]) -> list[NodeTime]:
@@ -21,6 +22,7 @@ def test_nodes_are_averaged_over_the_runs_and_the_slowest_comes_first() -> None:
     assert (slow.name, slow.mean_ms, slow.share) == ("b", 6.0, 0.75)
     assert (fast.name, fast.mean_ms, fast.share) == ("a", 2.0, 0.25)
     assert slow.original_nodes == ("original b",)
+    assert (slow.implementation, fast.implementation) == ("native:b", "native:a")
 
 
 def test_a_node_that_ran_in_some_runs_is_averaged_over_those() -> None:
