@@ -92,8 +92,9 @@ NODE_TIMES: Property[Mapping[str, Mapping[str, float] | Groups]] = Property(
     "NODE_TIMES",
     _parse_times,
     MappingProxyType({}),
-    "What nodes took, for PARTITION_POLICY: {device: request.profiling()}, also of several runs "
-    "one after the other, or {device: {node: seconds}}; what is said of CPU is for CPU.1 too.",
+    "What nodes took, for PARTITION_POLICY=PIPELINE or LATENCY: {device: request.profiling()}, "
+    "also of several runs one after the other, or {device: {node: seconds}}; what is said of CPU "
+    "is for CPU.1 too. Under PRIORITY it is refused.",
     only_at_load=True,
 )
 

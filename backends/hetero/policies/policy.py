@@ -94,7 +94,8 @@ class Expected:
 def policy_of(config: Configuration) -> str:
     """Return the policy.
 
-    Raises PropertyError where the two names of it disagree, and for a limit that it does not keep.
+    Raises PropertyError where the two names of it disagree, for a limit that it does not keep, and
+    for times and speeds that it does not ask for.
     """
     policy = _named_policy(config)
     if policy != "PIPELINE" and config[DEVICE_MEMORY_LIMIT]:
@@ -106,6 +107,16 @@ def policy_of(config: Configuration) -> str:
             config.device,
             value=dict(config[DEVICE_MEMORY_LIMIT]),
         )
+    for declared in (NODE_TIMES, DEVICE_SPEEDS) if policy == "PRIORITY" else ():
+        if config[declared]:
+            raise PropertyError(
+                f"{config.device}: {declared.key} is what other policies judge a cut by, and "
+                f"{PARTITION_POLICY.key}='PRIORITY' asks for the order of the devices alone; give "
+                f"'PIPELINE' or 'LATENCY', or leave {declared.key} out",
+                declared.key,
+                config.device,
+                value=config[declared],
+            )
     return policy
 
 

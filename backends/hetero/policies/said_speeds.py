@@ -52,9 +52,9 @@ DEVICE_SPEEDS: Property[Mapping[str, Mapping[str, float]]] = Property(
     "DEVICE_SPEEDS",
     _parse_speeds,
     MappingProxyType({}),
-    "How fast devices are, for PARTITION_POLICY: {device: {'GFLOPS': .., 'GB_PER_S': .., "
-    "'LINK_GB_PER_S': .., 'HOP_US': .., 'LAUNCH_US': ..}}; what is not said is guessed from "
-    "DEVICE_TYPE.",
+    "How fast devices are, for PARTITION_POLICY=PIPELINE or LATENCY: {device: {'GFLOPS': .., "
+    "'GB_PER_S': .., 'LINK_GB_PER_S': .., 'HOP_US': .., 'LAUNCH_US': ..}}; what is not said is "
+    "guessed from DEVICE_TYPE. Under PRIORITY it is refused.",
 )
 
 

@@ -92,6 +92,14 @@ def test_openvinos_name_means_the_same(core: aioinfer.Core) -> None:
             {"DEVICE_MEMORY_LIMIT": {"REFERENCE": 8}, "PARTITION_POLICY": "LATENCY"},
             "'LATENCY' would not keep to it; give that policy, or .* AFFINITY",
         ),
+        (
+            {"NODE_TIMES": {"REFERENCE": {"a": 1.0}}},
+            "NODE_TIMES is what other policies .* give 'PIPELINE' or 'LATENCY', or leave",
+        ),
+        (
+            {"DEVICE_SPEEDS": {"REFERENCE": {"GFLOPS": 1}}, "PARTITION_POLICY": "PRIORITY"},
+            "DEVICE_SPEEDS is what other policies",
+        ),
     ],
 )
 def test_a_bad_value_is_refused(core: aioinfer.Core, config: dict[str, Any], message: str) -> None:
