@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from onnx import TensorProto
 
 from aioinfer import Core
 from aioinfer.errors import DeviceError
@@ -14,19 +16,25 @@ from unit.backends.comparing import F32_BOUND, Arrays, model_of
 __all__ = [
     "BF16_BOUND",
     "F32_BOUND",
+    "INTEGERS",
     "Arrays",
+    "assert_a_quantum_off",
     "assert_same_as_reference",
     "has_wide_vectors",
     "missing_reason",
     "model_of",
     "precisions",
     "run",
+    "run_stored",
     "skip_without_bfloat16",
     "skip_without_int8",
 ]
 
 BF16_BOUND = 3e-2
 """Largest error over largest value; bfloat16 has 8 bits of mantissa."""
+
+INTEGERS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
+"""numpy's types of stored numbers, and ONNX's."""
 
 _AVX512 = 0x27
 """dnnl_cpu_isa_avx512_core."""
@@ -44,6 +52,25 @@ def run(core: Core, model: Any, device: str, inputs: Arrays, **config: Any) -> d
     """Load a model on a device and run it once; skips what the processor cannot."""
     _skip_unless_possible(config)
     return comparing.run(core, model, device, inputs, **config)
+
+
+def run_stored(
+    core: Core, model: bytes, x: np.ndarray, device: str = "CPU", threads: int = 1
+) -> np.ndarray:
+    """Run a model from x to y, of which at least x is stored numbers, on so many threads."""
+    config = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1} if device == "CPU" else {}
+    with core.load_network(model, device, config) as network:
+        return np.asarray(network.create_infer_request().infer_sync({"x": x})["y"])
+
+
+def assert_a_quantum_off(found: np.ndarray, wanted: np.ndarray) -> None:
+    """Fail unless stored numbers, which use their range, are equal but for a few next to them."""
+    assert found.shape == wanted.shape
+    assert found.dtype == wanted.dtype
+    assert np.ptp(wanted.astype(int)) > 20
+    apart = np.abs(found.astype(np.int32) - wanted)
+    assert apart.max() <= 1
+    assert np.mean(apart > 0) <= 0.001 or np.count_nonzero(apart) <= 1
 
 
 def _skip_unless_possible(config: dict[str, Any]) -> None:

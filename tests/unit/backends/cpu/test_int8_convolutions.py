@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,8 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
-
-INTEGERS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
+from unit.backends.cpu.comparing import INTEGERS, assert_a_quantum_off, run_stored
 
 
 class Case(NamedTuple):
@@ -50,12 +48,6 @@ CASES = {
     "many rows": Case((1, 16, 72, 72), (48, 16, 3, 3), pads=(1, 1, 1, 1)),
     "many rows of 7 bytes": Case((1, 7, 80, 80), (64, 7, 1, 1)),
 }
-
-
-@pytest.fixture
-def core() -> Iterator[Core]:
-    with Core() as made:
-        yield made
 
 
 def stored_convolution(
@@ -110,20 +102,6 @@ def data_of(case: Case, dtype: type, images: int | None = None) -> np.ndarray:
     return np.random.default_rng(4).integers(limits.min, limits.max + 1, shape).astype(dtype)
 
 
-def run(
-    core: Core, model: bytes, x: np.ndarray, device: str = "CPU", threads: int = 1
-) -> np.ndarray:
-    config = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1} if device == "CPU" else {}
-    with core.load_network(model, device, config) as network:
-        return np.asarray(network.create_infer_request().infer_sync({"x": x})["y"])
-
-
-def assert_a_quantum_off(found: np.ndarray, wanted: np.ndarray) -> None:
-    apart = np.abs(found.astype(np.int32) - wanted)
-    assert apart.max() <= 1
-    assert np.mean(apart > 0) <= 0.001 or np.count_nonzero(apart) <= 1
-
-
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
     ("dtype", "zero"), [(np.uint8, 0), (np.uint8, 255), (np.int8, -128), (np.int8, 127)]
@@ -134,9 +112,9 @@ def test_results_are_those_of_the_nodes_on_any_number_of_threads(
     case = CASES[name]
     model = stored_convolution(case, dtype, zero, weights_of(case))
     x = data_of(case, dtype)
-    found = run(core, model, x)
-    assert_a_quantum_off(found, run(core, model, x, "REFERENCE"))
-    np.testing.assert_array_equal(run(core, model, x, threads=2), found)
+    found = run_stored(core, model, x)
+    assert_a_quantum_off(found, run_stored(core, model, x, "REFERENCE"))
+    np.testing.assert_array_equal(run_stored(core, model, x, threads=2), found)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +129,7 @@ def test_what_is_exported_computes_the_same(core: Core, name: str) -> None:
     file.seek(0)
     with core.import_network(file, "CPU") as network:
         found = network.create_infer_request().infer_sync({"x": x})["y"]
-    np.testing.assert_array_equal(found, run(core, model, x))
+    np.testing.assert_array_equal(found, run_stored(core, model, x))
 
 
 @pytest.mark.parametrize("name", ["squares", "groups", "depthwise", "depthwise, strided"])
@@ -159,7 +137,7 @@ def test_any_batch_is_computed_as_its_images_are(core: Core, name: str) -> None:
     case = CASES[name]
     model = stored_convolution(case, np.uint8, 0, weights_of(case), is_open=True)
     x = data_of(case, np.uint8, 5)
-    each = np.concatenate([run(core, model, x[index : index + 1]) for index in range(5)])
+    each = np.concatenate([run_stored(core, model, x[index : index + 1]) for index in range(5)])
     with core.load_network(model, "CPU", {"NUM_STREAMS": 2}) as network:
         requests = [network.create_infer_request() for _ in range(4)]
         for images in (5, 2, 3, 5):

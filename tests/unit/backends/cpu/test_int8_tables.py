@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
-from unit.backends.cpu.comparing import skip_without_int8
+from unit.backends.cpu.comparing import INTEGERS, skip_without_int8
 from unit.backends.cpu.native_calls import run_native
 
 node = helper.make_node
-TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 
 
-@pytest.fixture
-def core() -> Iterator[Core]:
-    with Core() as made:
-        skip_without_int8(made)
-        yield made
+@pytest.fixture(autouse=True)
+def _needs_int8(core: Core) -> None:
+    skip_without_int8(core)
 
 
 def model(
@@ -44,10 +41,10 @@ def model(
     graph = helper.make_graph(
         list(nodes),
         "stored",
-        [helper.make_tensor_value_info("x", TYPES[dtype], shape)],
+        [helper.make_tensor_value_info("x", INTEGERS[dtype], shape)],
         [
             helper.make_tensor_value_info(
-                name, TYPES[dtype] if name == "y" else TensorProto.FLOAT, shape
+                name, INTEGERS[dtype] if name == "y" else TensorProto.FLOAT, shape
             )
             for name in outputs
         ],

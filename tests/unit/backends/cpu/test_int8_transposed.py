@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +16,13 @@ from aioinfer.backends.cpu.onednn.post_ops import CPU_DOMAIN
 from aioinfer.backends.cpu.plans.plan import Plan
 from aioinfer.errors import GraphError
 from aioinfer.runtime.graph import Node, TensorType, Value
-from unit.backends.cpu.comparing import skip_without_int8
+from unit.backends.cpu.comparing import (
+    INTEGERS,
+    assert_a_quantum_off,
+    run_stored,
+    skip_without_int8,
+)
 from unit.backends.cpu.single_nodes import model_of_nodes, plan_of, run_plan, value_of
-
-INTEGERS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 
 
 class Case(NamedTuple):
@@ -60,11 +63,9 @@ CASES = {
 }
 
 
-@pytest.fixture
-def core() -> Iterator[Core]:
-    with Core() as made:
-        skip_without_int8(made)
-        yield made
+@pytest.fixture(autouse=True)
+def _needs_int8(core: Core) -> None:
+    skip_without_int8(core)
 
 
 def weights_of(case: Case, dtype: type = np.int8) -> np.ndarray:
@@ -131,25 +132,9 @@ def model(
     return bytes(made.SerializeToString())
 
 
-def run(
-    core: Core, model: bytes, x: np.ndarray, device: str = "CPU", threads: int = 1
-) -> np.ndarray:
-    config = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1} if device == "CPU" else {}
-    with core.load_network(model, device, config) as network:
-        return np.asarray(network.create_infer_request().infer_sync({"x": x})["y"])
-
-
 def operators(core: Core, model: bytes) -> list[str]:
     with core.load_network(model, "CPU") as network:
         return [node.op_type for node in network.runtime_graph().nodes]
-
-
-def assert_a_quantum_off(found: np.ndarray, wanted: np.ndarray) -> None:
-    assert found.shape == wanted.shape
-    assert np.ptp(wanted.astype(int)) > 20  # results that use their range
-    apart = np.abs(found.astype(np.int32) - wanted)
-    assert apart.max() <= 1
-    assert np.mean(apart > 0) <= 0.001 or np.count_nonzero(apart) <= 1
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -162,9 +147,9 @@ def test_results_are_those_of_the_nodes_on_any_number_of_threads(
 ) -> None:
     case = CASES[name]
     given, x = model(case, dtype, zero, scale_count=scale_count), data_of(case, dtype)
-    found = run(core, given, x)
-    assert_a_quantum_off(found, run(core, given, x, "REFERENCE"))
-    np.testing.assert_array_equal(run(core, given, x, threads=2), found)
+    found = run_stored(core, given, x)
+    assert_a_quantum_off(found, run_stored(core, given, x, "REFERENCE"))
+    np.testing.assert_array_equal(run_stored(core, given, x, threads=2), found)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "three axes"])
@@ -201,7 +186,7 @@ def test_the_largest_sums_do_not_overflow(core: Core, dtype: type) -> None:
         x = np.full(case.source, number, dtype)
         given = bytes(made.SerializeToString())
         assert "Int8Conv" in operators(core, given)
-        found, wanted = (run(core, given, x, device) for device in ("CPU", "REFERENCE"))
+        found, wanted = (run_stored(core, given, x, device) for device in ("CPU", "REFERENCE"))
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
@@ -218,7 +203,7 @@ def test_activations_are_applied_before_phases_are_moved(core: Core, has_bias: b
     found = operators(core, given)
     assert found.count("Int8Conv") == 1
     assert not {"Sigmoid", "LeakyRelu", "QuantizeLinear"} & {*found}
-    assert_a_quantum_off(run(core, given, x), run(core, given, x, "REFERENCE"))
+    assert_a_quantum_off(run_stored(core, given, x), run_stored(core, given, x, "REFERENCE"))
 
 
 def test_a_residual_sum_behind_it_is_computed_with_phases_in_their_places(core: Core) -> None:
@@ -248,7 +233,7 @@ def test_results_that_are_not_stored_are_float32(core: Core) -> None:
     case = CASES["an odd window"]
     given, x = model(case, zero=9, is_stored=False), data_of(case, np.uint8)
     assert "Int8Conv" in operators(core, given)
-    found, wanted = (run(core, given, x, device) for device in ("CPU", "REFERENCE"))
+    found, wanted = (run_stored(core, given, x, device) for device in ("CPU", "REFERENCE"))
     np.testing.assert_allclose(found, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
@@ -257,7 +242,7 @@ def test_unsigned_weights_around_128_are_the_same(core: Core) -> None:
     case = CASES["an odd window"]
     given, x = model(case, weight_type=np.uint8), data_of(case, np.uint8)
     assert "Int8Conv" in operators(core, given)
-    np.testing.assert_array_equal(run(core, given, x), run(core, model(case), x))
+    np.testing.assert_array_equal(run_stored(core, given, x), run_stored(core, model(case), x))
 
 
 REFUSED = {
@@ -277,7 +262,7 @@ def test_what_is_not_worth_it_is_computed_in_float32(core: Core, name: str) -> N
     found = operators(core, given)
     assert found.count("ConvTranspose") == 1
     assert found.count("DequantizeLinear") <= 1
-    assert_a_quantum_off(run(core, given, x), run(core, given, x, "REFERENCE"))
+    assert_a_quantum_off(run_stored(core, given, x), run_stored(core, given, x, "REFERENCE"))
 
 
 @pytest.mark.parametrize("name", ["overlapping", "one element", "one axis"])
@@ -289,14 +274,14 @@ def test_what_is_exported_computes_the_same(core: Core, name: str) -> None:
     file.seek(0)
     with core.import_network(file, "CPU") as network:
         found = network.create_infer_request().infer_sync({"x": x})["y"]
-    np.testing.assert_array_equal(found, run(core, given, x))
+    np.testing.assert_array_equal(found, run_stored(core, given, x))
 
 
 @pytest.mark.parametrize("name", ["overlapping", "one element", "as long as strides"])
 def test_any_batch_is_computed_as_its_images_are(core: Core, name: str) -> None:
     case = CASES[name]
     given, x = model(case, is_open=True), data_of(case, np.uint8, 5)
-    each = np.concatenate([run(core, given, x[index : index + 1]) for index in range(5)])
+    each = np.concatenate([run_stored(core, given, x[index : index + 1]) for index in range(5)])
     with core.load_network(given, "CPU", {"NUM_STREAMS": 2}) as network:
         request = network.create_infer_request()
         for images in (5, 2, 3, 4, 5):

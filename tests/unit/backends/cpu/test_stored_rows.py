@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,9 @@ ROWS, COLUMNS = 300, 16
 GATHERED = node("Gather", ["table", "x"], ["y"])
 
 
-@pytest.fixture
-def core() -> Iterator[Core]:
-    with Core() as made:
-        skip_without_int8(made)
-        yield made
+@pytest.fixture(autouse=True)
+def _needs_int8(core: Core) -> None:
+    skip_without_int8(core)
 
 
 def model(
