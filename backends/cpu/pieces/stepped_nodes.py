@@ -9,7 +9,7 @@ from ....executors.late_imports import late_imports
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.graph.traversal import BODIES
 from ....runtime.lowering.kernel_registry import name_in_file
-from ..kernels.registry import KERNELS
+from ..kernels.registry import FAMILIES, KERNELS
 
 __all__ = ["STANDARD_DOMAINS", "SteppedNodes", "is_left_to_numpy"]
 
@@ -62,21 +62,7 @@ _WORTH_A_PLAN = frozenset(
 )
 """Operators that compute more than they move: numpy would be far slower than a plan."""
 
-
-_LEFT_TO_NUMPY = frozenset(
-    {
-        "CumSum",
-        "EyeLike",
-        "GatherElements",
-        "GatherND",
-        "OneHot",
-        "ReverseSequence",
-        "ScatterElements",
-        "ScatterND",
-        "TensorScatter",
-        "Trilu",
-    }
-)
+_LEFT_TO_NUMPY = frozenset(FAMILIES["numpy_operators"].split()) - _WORTH_A_PLAN
 """Operators that plans have, too, and that numpy computes there as well as here."""
 
 
