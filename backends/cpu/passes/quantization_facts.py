@@ -10,6 +10,7 @@ import numpy as np
 from ....runtime.graph import DType, Node, Value
 from ....runtime.lowering.window import window_of
 from ....runtime.passes.rewriting.matching import dtype_of, made_by, rank_of, static_shape
+from ..native.int8_sizes import MOST_TAPS
 from .phases import has_few_zeros
 
 __all__ = [
@@ -30,8 +31,8 @@ __all__ = [
 Array = np.ndarray[Any, Any]
 
 RANGES = {DType.INT8: (-128, 127), DType.UINT8: (0, 255)}
-_MOST_TAPS, _LEAST_COLUMNS = 64, 8
-"""Of a window of native_int8.c's depthwise convolutions, and of a group of its others."""
+_LEAST_COLUMNS = 8
+"""Of a group of native_int8.c's convolutions that are not depthwise."""
 _WINDOWS = ("Conv", "ConvTranspose")
 _MATRICES = ("Gemm", "MatMul")
 
@@ -178,7 +179,7 @@ def suits_native_kernels(node: Node) -> bool:
     if groups == 1:
         return True
     if columns == channels == 1:
-        return math.prod(weights[2:]) <= _MOST_TAPS
+        return math.prod(weights[2:]) <= MOST_TAPS
     return columns >= _LEAST_COLUMNS
 
 

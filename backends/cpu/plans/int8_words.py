@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["FLAT", "WORD_COUNT", "Int8Words", "flat_line_bytes"]
+from ..native.int8_sizes import FLAT
+
+__all__ = ["WORD_COUNT", "Int8Words", "flat_line_bytes"]
 
 Pair = tuple[int, int]
 
 WORD_COUNT = 26
 """Of those that have names; a pair is two."""
-
-
-FLAT = 64
-"""Numbers of a row of the result that int8_taps computes together."""
 
 
 class Int8Words(NamedTuple):

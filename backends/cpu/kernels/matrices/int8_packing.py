@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...native.int8_sizes import CHUNK, FLAT, PANEL
 from ...onednn.bindings import aligned_bytes
-from ...plans.int8_words import FLAT
 
 __all__ = [
-    "CHUNK_BYTES",
-    "PANEL",
     "PackedProduct",
     "PackedTaps",
     "fits_squares",
@@ -26,11 +24,6 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-
-PANEL = 16
-"""Columns of the result that are computed together."""
-CHUNK_BYTES = 4
-"""Of a row of data, that one instruction multiplies."""
 
 _MOST_DATA = 255
 _LARGEST_PAIR = 128
@@ -61,13 +54,13 @@ def packed_product(weights: Array, *, is_signed: bool) -> PackedProduct:
     """
     groups, columns, numbers = weights.shape
     panels = [(group, first) for group in range(groups) for first in range(0, columns, PANEL)]
-    row_chunks = -(-numbers // CHUNK_BYTES)
+    row_chunks = -(-numbers // CHUNK)
     is_large = np.array([_is_too_large(_panel(weights, *place)) for place in panels])
     is_mixed = bool(is_large.sum() > _MOST_HALVED * is_large.size)
     starts = np.zeros((len(panels), PANEL), np.int32)
     places: list[Array] = []
     chunk_count = len(panels) * row_chunks + int(is_large.sum())
-    made = aligned_bytes(chunk_count * CHUNK_BYTES * PANEL)
+    made = aligned_bytes(chunk_count * CHUNK * PANEL)
     end = 0
     for index, (place, large) in enumerate(zip(panels, is_large, strict=True)):
         panel = _panel(weights, *place)
@@ -93,10 +86,10 @@ def _panel(weights: Array, group: int, first: int) -> Array:
     """Copy the chunks of the columns from ``first`` on: (chunks, columns, 4), 0 beyond the last."""
     found = weights[group, first : first + PANEL]
     columns, numbers = found.shape
-    padded = np.zeros((PANEL, -(-numbers // CHUNK_BYTES) * CHUNK_BYTES), np.int8)
+    padded = np.zeros((PANEL, -(-numbers // CHUNK) * CHUNK), np.int8)
     padded[:columns, :numbers] = found
     chunks = padded.view(np.uint32).T.copy().view(np.int8)
-    return chunks.reshape(-1, PANEL, CHUNK_BYTES)
+    return chunks.reshape(-1, PANEL, CHUNK)
 
 
 def _widened(chunks: Array) -> Array:
@@ -135,10 +128,10 @@ def packed_taps(weights: Array, *, is_signed: bool) -> PackedTaps:
     numbers = words // 4 % 4 * 16 + words // 16 * 4 + words % 4
     turns = channels // math.gcd(channels, FLAT)
     order = (np.arange(turns)[:, np.newaxis] * FLAT + numbers) % channels
-    quads = -(-taps // CHUNK_BYTES)
-    padded = np.zeros((channels, quads * CHUNK_BYTES), np.int8)
+    quads = -(-taps // CHUNK)
+    padded = np.zeros((channels, quads * CHUNK), np.int8)
     padded[:, :taps] = weights
-    chunks = padded[order].reshape(turns, FLAT, quads, CHUNK_BYTES).transpose(0, 2, 1, 3)
+    chunks = padded[order].reshape(turns, FLAT, quads, CHUNK).transpose(0, 2, 1, 3)
     sums = weights.sum(axis=1, dtype=np.int64) * (-128 if is_signed else 0)
     return PackedTaps(
         _bytes_of(chunks), sums.astype(np.int32)[order].reshape(-1), order.reshape(-1)

@@ -16,13 +16,12 @@ import numpy as np
 
 from .....runtime.graph import DType, Node, Value
 from .....runtime.lowering.window import Window
+from ...native.int8_sizes import CHUNK, PANEL, SLACK, SQUARE_SLACK, TILE_ROWS
 from ...plans.int8_words import Int8Words
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 from .int8_operands import channels_last, constant_of, given, laid_last, steps_of_node, two
 from .int8_packing import (
-    CHUNK_BYTES,
-    PANEL,
     fits_squares,
     packed_depthwise,
     packed_product,
@@ -34,12 +33,9 @@ __all__ = ["lower_native_convolution", "lower_native_matmul"]
 Array = np.ndarray[Any, Any]
 Pair = tuple[int, int]
 
-_TILE_ROWS = 6
 _BLOCK_BYTES = 1 << 17
 """Of data that are packed for a block of rows: they stay in a core's second cache."""
-_SLACK = 32
-"""Bytes behind the packed data of each thread, which vectors write that are not full."""
-_SQUARE_BLOCK_BYTES, _MOST_SQUARES, _SQUARE_SLACK = 1 << 18, 48, 64
+_SQUARE_BLOCK_BYTES, _MOST_SQUARES = 1 << 18, 48
 """Of squares at once, whose sums stay in the second cache, too."""
 _LEAST_SQUARES = 32
 _WORK_PER_THREAD = 1 << 20
@@ -98,11 +94,11 @@ class _Product:
     @property
     def block_of_squares(self) -> int:
         wanted = _SQUARE_BLOCK_BYTES // self.bytes_of_squares(1)
-        return max(min(wanted, self.squares, _MOST_SQUARES) // _TILE_ROWS, 1) * _TILE_ROWS
+        return max(min(wanted, self.squares, _MOST_SQUARES) // TILE_ROWS, 1) * TILE_ROWS
 
     def bytes_of_squares(self, count: int) -> int:
         """Return what a part needs for that many squares: their data, and sums of a panel."""
-        return 16 * (count * (2 * self.channels + 4 * PANEL) + _SQUARE_SLACK)
+        return 16 * (count * (2 * self.channels + 4 * PANEL) + SQUARE_SLACK)
 
 
 def lower_native_matmul(
@@ -187,15 +183,15 @@ def _packed(
     places = derived("int8 places", lambda: made().places)
     starts = derived("int8 starts", lambda: made().starts)
     is_mixed = is_derived("int8 mixed", lambda: made().is_mixed)
-    row_bytes = -(-product.numbers // CHUNK_BYTES) * CHUNK_BYTES * (3 if is_mixed else 1)
-    block_rows = max(_BLOCK_BYTES // row_bytes // _TILE_ROWS, 1) * _TILE_ROWS
+    row_bytes = -(-product.numbers // CHUNK) * CHUNK * (3 if is_mixed else 1)
+    block_rows = max(_BLOCK_BYTES // row_bytes // TILE_ROWS, 1) * TILE_ROWS
     return _Packed(
         "int8_product",
         [chunks, places, starts],
-        parts * (block_rows * row_bytes + _SLACK),
+        parts * (block_rows * row_bytes + SLACK),
         block_rows,
         is_mixed,
-        chunks.layout.count // (CHUNK_BYTES * PANEL),
+        chunks.layout.count // (CHUNK * PANEL),
     )
 
 

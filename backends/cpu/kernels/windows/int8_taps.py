@@ -17,7 +17,8 @@ import numpy as np
 
 from .....runtime.graph import DType, Node
 from .....runtime.lowering.window import Window
-from ...plans.int8_words import FLAT, Int8Words, flat_line_bytes
+from ...native.int8_sizes import FLAT, MOST_LINES, MOST_TAPS
+from ...plans.int8_words import Int8Words, flat_line_bytes
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 from ..matrices.int8_operands import (
@@ -35,7 +36,7 @@ __all__ = ["goes_by_taps", "lower_taps"]
 Array = np.ndarray[Any, Any]
 
 _AVX512_VNNI = 0x67  # of dnnl_cpu_isa_t
-_CHANNELS, _MOST_TAPS, _MOST_LINES = 8, 64, 64
+_CHANNELS = 8
 _FEW_TAPS, _FEW_CHANNELS = 9, 40
 _WORK_PER_THREAD = 1 << 18
 """Products that take some ten microseconds, which waking a thread is worth."""
@@ -55,7 +56,7 @@ def goes_by_taps(
     if groups == 1 or weights[0] != groups or weights[1] != 1 or groups % _CHANNELS:
         return False
     taps, span = math.prod(window.kernel), window.reach(0) if len(window.kernel) == 2 else 1
-    if taps > _MOST_TAPS or span > _MOST_LINES:
+    if taps > MOST_TAPS or span > MOST_LINES:
         return False
     if window.strides[-1] > 1 and taps <= _FEW_TAPS and groups < _FEW_CHANNELS:
         return False

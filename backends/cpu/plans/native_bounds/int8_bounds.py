@@ -12,8 +12,18 @@ from typing import Any
 import numpy as np
 
 from .....runtime.graph import DType
+from ...native.int8_sizes import (
+    FLAT,
+    MAX_OTHERS,
+    MAX_STEPS,
+    MOST_LINES,
+    MOST_TAPS,
+    PANEL,
+    SLACK,
+    SQUARE_SLACK,
+)
 from ..elementwise_parameters import FLOAT_STEPS
-from ..int8_words import FLAT, WORD_COUNT, Int8Words, flat_line_bytes
+from ..int8_words import WORD_COUNT, Int8Words, flat_line_bytes
 from .reach import FLOAT32, INT8, INT32, MOST_PARTS, UINT8, Reach, Rule, product, take
 
 __all__ = ["RULES", "has_places"]
@@ -23,24 +33,23 @@ _TYPES: Mapping[int, tuple[int, Collection[DType]]] = {
     DType.UINT8.value: (1, UINT8),
     DType.INT8.value: (1, INT8),
 }
-_PANEL, _SLACK, _SQUARE_SLACK, _MOST_TAPS, _MOST_LINES = 16, 32, 64, 64, 64
-_MOST_OTHERS, _MOST_STEPS, _MOST_LENGTH = 8, 32, 1 << 31
+_MOST_LENGTH = 1 << 31
 
 
 def _int8_product(parameters: Sequence[int]) -> list[Reach]:
     """Return the reach of each operand of a matmul of windows; ValueError for what is none."""
     words, types = _checked(parameters)
-    panels = product(words.groups, -(-words.columns // _PANEL))
+    panels = product(words.groups, -(-words.columns // PANEL))
     numbers = product(*words.window, words.channels)
     row = product(-(-numbers // 4), 12 if words.is_mixed else 4)
     if words.block_rows < 1:
         raise ValueError(f"blocks of {words.block_rows} rows")
     weights = [
-        (0, product(words.chunk_count, 4 * _PANEL), UINT8),
+        (0, product(words.chunk_count, 4 * PANEL), UINT8),
         (0, product(2 * panels + 1 + words.chunk_count, 4), INT32),
-        (0, product(panels, 4 * _PANEL), INT32),
+        (0, product(panels, 4 * PANEL), INT32),
     ]
-    scratch = product(words.parts, product(words.block_rows, row) + _SLACK)
+    scratch = product(words.parts, product(words.block_rows, row) + SLACK)
     return _operands(words, types, weights, scratch)
 
 
@@ -50,7 +59,7 @@ def has_places(parameters: Sequence[int], numbers: np.ndarray[Any, np.dtype[np.i
     The kernel does not look again. ``numbers`` are as native_int8.c has them.
     """
     words, _ = _checked(parameters)
-    end_count = 2 * words.groups * -(-words.columns // _PANEL) + 1
+    end_count = 2 * words.groups * -(-words.columns // PANEL) + 1
     ends, places = numbers[:end_count], numbers[end_count:]
     row = -(-words.window[0] * words.window[1] * words.channels // 4) * (3 if words.is_mixed else 1)
     is_inside = (places >= 0).all() and (places < row).all()
@@ -64,10 +73,10 @@ def _int8_depthwise(parameters: Sequence[int]) -> list[Reach]:
     words, types = _checked(parameters)
     taps = product(*words.window)
     is_apart = words.channels == words.columns == 1
-    if not is_apart or taps > _MOST_TAPS or words.is_mixed or words.chunk_count:
+    if not is_apart or taps > MOST_TAPS or words.is_mixed or words.chunk_count:
         raise ValueError(f"{taps} taps of channels that are apart, with {words}")
-    chunks = product(-(-words.groups // _PANEL), -(-taps // 2))
-    weights = [(0, product(chunks, 4 * _PANEL), UINT8)]
+    chunks = product(-(-words.groups // PANEL), -(-taps // 2))
+    weights = [(0, product(chunks, 4 * PANEL), UINT8)]
     return _operands(words, types, weights, words.groups)
 
 
@@ -76,9 +85,9 @@ def _int8_taps(parameters: Sequence[int]) -> list[Reach]:
     words, types = _checked(parameters)
     taps, span = product(*words.window), (words.window[0] - 1) * words.dilations[0] + 1
     is_apart = words.channels == words.columns == 1
-    if not is_apart or taps > _MOST_TAPS or words.is_mixed or words.chunk_count:
+    if not is_apart or taps > MOST_TAPS or words.is_mixed or words.chunk_count:
         raise ValueError(f"{taps} taps of channels that are apart, with {words}")
-    if span > _MOST_LINES:
+    if span > MOST_LINES:
         raise ValueError(f"a window over {span} lines")
     product(words.strides[1], words.made_width + taps * words.dilations[1], words.groups)
     turns = words.groups // math.gcd(words.groups, FLAT)
@@ -98,11 +107,11 @@ def _int8_squares(parameters: Sequence[int]) -> list[Reach]:
     is_plain = (words.window, words.strides, words.dilations) == ((3, 3), (1, 1), (1, 1))
     if not is_plain or words.groups != 1 or words.is_mixed or words.chunk_count:
         raise ValueError(f"squares of a convolution with {words}")
-    if words.channels % _PANEL or words.block_rows < 1:
+    if words.channels % PANEL or words.block_rows < 1:
         raise ValueError(f"squares of {words.channels} channels in blocks of {words.block_rows}")
-    weights = product(-(-words.columns // _PANEL), _PANEL, words.channels, 16 * 2)
-    row = 2 * words.channels + 4 * _PANEL
-    part = 16 * (product(words.block_rows, row) + _SQUARE_SLACK)
+    weights = product(-(-words.columns // PANEL), PANEL, words.channels, 16 * 2)
+    row = 2 * words.channels + 4 * PANEL
+    part = 16 * (product(words.block_rows, row) + SQUARE_SLACK)
     scratch = product(words.parts, part) + words.channels
     return _operands(words, types, [(0, weights, UINT8)], scratch)
 
@@ -111,7 +120,7 @@ def _checked(parameters: Sequence[int]) -> tuple[Int8Words, Sequence[int]]:
     """Check what all of these kernels are given; return it with the types of other operands."""
     words = Int8Words.read(parameters)
     others, steps = words.other_count, words.step_count
-    if not (0 <= others <= _MOST_OTHERS and 0 <= steps <= _MOST_STEPS):
+    if not (0 <= others <= MAX_OTHERS and 0 <= steps <= MAX_STEPS):
         raise ValueError(f"{steps} steps with {others} operands")
     behind = take(parameters, WORD_COUNT + others + 4 * steps)[WORD_COUNT:]
     _check_steps(behind[others:], others)

@@ -8,9 +8,17 @@ from typing import get_type_hints
 
 import pytest
 
+from aioinfer.backends.cpu.native import int8_sizes
 from aioinfer.backends.cpu.plans.int8_words import WORD_COUNT, Int8Words
 
 HEADER = Path(__file__).parents[5] / "backends/cpu/native/int8/product.h"
+
+
+def test_sizes_are_those_that_kernels_are_compiled_with() -> None:
+    text = HEADER.read_text(encoding="utf-8")
+    defined = dict(re.findall(r"^#define (\w+) (\d+)\b", text, flags=re.MULTILINE))
+    found = {name: getattr(int8_sizes, name) for name in int8_sizes.__all__}
+    assert found == {name: int(defined[name]) for name in found}
 
 
 def test_words_have_the_order_of_the_struct_that_they_become() -> None:
