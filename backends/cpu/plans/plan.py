@@ -13,7 +13,7 @@ import numpy as np
 
 from ....executors.cached_property import cached_property
 from ....runtime.graph import DType, Graph
-from ....runtime.graph.mapped_file import Reading
+from ....runtime.graph.mapped_file import Reading, is_mapped
 from ....runtime.graph.stand_ins import release_constants
 from ....runtime.lowering.growing_states import GrowingState
 from ....runtime.lowering.written_states import WrittenState
@@ -236,8 +236,8 @@ class Plan:
         with self._lock:
             if not self._is_packed:
                 sources = [weight.source for weight in self.weights]
-                sizes = [source.nbytes for source in sources if source is not None]
-                reading = Reading(max(sizes, default=0))
+                mapped = [source for source in sources if source is not None and is_mapped(source)]
+                reading = Reading(max([source.nbytes for source in mapped], default=0))
                 with self.engine.with_threads(self.thread_count):
                     for weight in self.weights:
                         weight.pack(self.engine, reading)

@@ -13,8 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import aioinfer
 from aioinfer.backends.cpu.executable_network import CpuNetwork
+from aioinfer.backends.cpu.plans import plan
 from aioinfer.backends.hetero.executable_network import HeteroNetwork
-from aioinfer.runtime.graph.mapped_file import is_mapped
+from aioinfer.runtime.graph.mapped_file import Reading, is_mapped
 
 WIDTH = 128
 CHANCE = np.random.default_rng(0)
@@ -135,3 +136,35 @@ def test_weights_that_layers_share_and_that_are_joined_are_held_once_and_packed(
         assert len(plan.weights) == 2
         assert weights.packed_bytes >= 3 * WEIGHTS.nbytes
         assert repr(weights.derived) == "<ConstantCache 0 arrays, 0 bytes>"
+
+
+def test_room_for_reading_is_that_of_what_is_read(
+    core: aioinfer.Core, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A constant that the load has computed is larger, and lies in memory already."""
+    rooms: list[int] = []
+
+    def reading(size_bytes: int) -> Reading:
+        rooms.append(size_bytes)
+        return Reading(size_bytes)
+
+    monkeypatch.setattr(plan, "Reading", reading)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Concat", ["part", "part", "part"], ["wide"], axis=1),
+            helper.make_node("MatMul", ["x", "w"], ["y"], "narrow product"),
+            helper.make_node("MatMul", ["y", "wide"], ["z"], "wide product"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", WIDTH])],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, ["n", 3 * WIDTH])],
+        [numpy_helper.from_array(WEIGHTS, "w"), numpy_helper.from_array(WEIGHTS, "part")],
+    )
+    file = tmp_path / "model.onnx"
+    opset = helper.make_opsetid("", 21)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=10), file)
+    x = CHANCE.standard_normal((9, WIDTH)).astype(np.float32)
+    with core.load_network(file, "CPU") as network:
+        (found,) = network.create_infer_request().infer_sync(x).values()
+    np.testing.assert_allclose(found, np.tile(x @ WEIGHTS @ WEIGHTS, 3), rtol=1e-3, atol=1e-3)
+    assert rooms == [WEIGHTS.nbytes]
