@@ -25,7 +25,7 @@
     (HAS_AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")          \
      && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni"))
 #define HAS_VBMI                                                                                  \
-    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")                      \
+    (HAS_AVX2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")          \
      && __builtin_cpu_supports("avx512vbmi"))
 #else
 #define COMPILES_AVX2 0
