@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ __all__ = [
     "Arrays",
     "assert_a_quantum_off",
     "assert_same_as_reference",
+    "has_instructions",
     "has_wide_vectors",
     "missing_reason",
     "model_of",
@@ -95,6 +97,14 @@ def has_wide_vectors() -> bool:
     from aioinfer.backends.cpu.onednn.bindings import open_engine
 
     return open_engine().instruction_set & _AVX512 == _AVX512
+
+
+def has_instructions(*flags: str) -> bool:
+    """True if Linux names all of these instruction sets among the flags of the processor."""
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
+    found = next((line for line in lines if line.startswith("flags")), "")
+    return {*flags} <= {*found.split()}
 
 
 def precisions() -> list[str]:

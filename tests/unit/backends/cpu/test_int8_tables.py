@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from aioinfer import Core
-from unit.backends.cpu.comparing import INTEGERS, skip_without_int8
+from unit.backends.cpu.comparing import INTEGERS, has_instructions, skip_without_int8
 from unit.backends.cpu.native_calls import run_native
 
 node = helper.make_node
@@ -179,8 +179,24 @@ def test_a_table_goes_on_where_another_ends(core: Core) -> None:
     np.testing.assert_allclose(found["g"], wanted["g"], rtol=1e-4)
 
 
+HAS_VBMI = has_instructions("avx2", "fma", "avx512f", "avx512bw", "avx512vbmi")
+
+
+@pytest.mark.parametrize(
+    "_code",
+    [
+        pytest.param(
+            "vbmi",
+            marks=pytest.mark.skipif(not HAS_VBMI, reason="this CPU has no AVX-512 with VBMI"),
+        ),
+        pytest.param(
+            "plain",
+            marks=pytest.mark.skipif(HAS_VBMI, reason="this CPU looks up by AVX-512 with VBMI"),
+        ),
+    ],
+)
 @pytest.mark.parametrize("threads", [1, 3])
-def test_every_byte_is_looked_up_at_every_place_of_a_vector(threads: int) -> None:
+def test_every_byte_is_looked_up_at_every_place_of_a_vector(threads: int, _code: str) -> None:
     """Nothing before and behind the result is written, wherever it begins and ends."""
     random = np.random.default_rng(8)
     table = random.permutation(256).astype(np.uint8)
