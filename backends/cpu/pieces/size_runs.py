@@ -146,7 +146,11 @@ class SizeSteps:
         return self
 
     def __call__(self, row: Sequence[Any], run: Run) -> list[Any]:
-        """Compute the run; new arrays come out. Raises what its nodes do, with the node's name."""
+        """Compute the run. Raises what its nodes do, with the node's name.
+
+        New arrays come out, but of nodes that are computed one by one also views of those of the
+        row and of constants.
+        """
         try:
             return self._by_numbers(row)
         except (ArithmeticError, AttributeError, LookupError, ValueError):
