@@ -59,7 +59,7 @@ def computed(
         height,
         width,
         *made,
-        weights.shape[1:],  # type: ignore[arg-type]
+        (weights.shape[1], weights.shape[2]),
         strides,
         dilations,
         pads,
