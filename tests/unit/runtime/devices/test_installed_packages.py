@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.metadata
 import os
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,12 @@ SLOW=acme:Slow
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder that is all of ``sys.path`` beside the standard library."""
-    library = [path for path in sys.path if "site-packages" not in path]
+    places = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib")]
+    library = [
+        path
+        for path in sys.path
+        if path.startswith(tuple(places)) and not path.endswith("-packages")
+    ]
     monkeypatch.setattr(sys, "path", [str(tmp_path), *library])
     return tmp_path
 
