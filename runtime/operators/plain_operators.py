@@ -60,6 +60,7 @@ FAMILIES = {
     ),
     "own.own_reductions": "LpNormalization ReduceLogSum ReduceLogSumExp",
     "own.own_sampling": "GridSample",
+    "own.own_sequences": "SequenceAt SequenceErase SequenceInsert SplitToSequence",
     "own.own_spectra": "STFT",
     "own.own_windows": "BlackmanWindow HammingWindow HannWindow",
     "plain.plain_elementwise": (
