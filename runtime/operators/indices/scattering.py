@@ -62,9 +62,11 @@ def write_elements(
 ) -> Array:
     """Write or accumulate in place an update for each index along an axis; gives ``made``.
 
-    Raises IndexError for an index outside, and for an axis that is not there.
+    Raises IndexError for an index outside, and for an axis that is not there; ValueError for
+    updates that are not as many as the indices.
     """
     along = range(made.ndim)[axis]
+    _expect_shape(updates, indices.shape)
     others = [at for at in range(made.ndim) if at != along]
     is_inside = all(indices.shape[at] <= made.shape[at] for at in others)
     lines = _line_places(indices, along) if reduction == "none" and is_inside else None
@@ -106,7 +108,11 @@ def scatter_nd(x: Array, indices: Array, updates: Array, *, reduction: str = "no
 
 
 def write_nd(made: Array, indices: Array, updates: Array, *, reduction: str = "none") -> Array:
-    """Write or accumulate in place an update at each place; IndexError for one outside."""
+    """Write or accumulate in place an update at each place.
+
+    Raises IndexError for a place outside, ValueError for updates that are not as many.
+    """
+    _expect_shape(updates, indices.shape[:-1] + made.shape[indices.shape[-1] :])
     return _write(made, places_by_axis(indices), updates, reduction)
 
 
@@ -146,6 +152,12 @@ def sequence_places(
     if mode == "circular":
         places[axis] = places[axis] % cache.shape[axis]
     return tuple(places)
+
+
+def _expect_shape(updates: Array, shape: tuple[int, ...]) -> None:
+    """Refuse what numpy would repeat."""
+    if updates.shape != shape:
+        raise ValueError(f"updates are of shape {list(updates.shape)}, and {list(shape)} is wanted")
 
 
 def own_places(indices: Array) -> Array:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aioinfer.runtime.operators.indices.scattering import gather_nd, scatter_elements
+from aioinfer.runtime.operators.indices.scattering import (
+    gather_nd,
+    scatter_elements,
+    scatter_nd,
+)
 
 
 @pytest.mark.parametrize(
@@ -15,7 +19,7 @@ from aioinfer.runtime.operators.indices.scattering import gather_nd, scatter_ele
 def test_repeated_places_outside_are_refused(
     shape: tuple[int, ...], places: tuple[int, ...], axis: int
 ) -> None:
-    indices, updates = np.zeros(places, np.int64), np.ones((*places[:1], *[1] * len(places[1:])))
+    indices, updates = np.zeros(places, np.int64), np.ones(places)
     with pytest.raises(IndexError):
         scatter_elements(np.zeros(shape), indices, updates, axis=axis)
 
@@ -49,3 +53,20 @@ def test_texts_are_taken_as_they_are() -> None:
     words = np.array(["hat", "coat", "shoe"], object)
     made = gather_nd(words, np.array([[2], [-3]]))
     assert (made.dtype, made.tolist()) == (np.dtype(object), ["shoe", "hat"])
+
+
+@pytest.mark.parametrize("reduction", ["none", "add"])
+@pytest.mark.parametrize("shape", [(1, 3), (3,), (), (2, 1), (4, 3), (1, 2, 3)])
+def test_updates_are_not_repeated(shape: tuple[int, ...], reduction: str) -> None:
+    x, indices, updates = np.zeros((4, 3)), np.array([[0, 1, 2], [3, 2, 1]]), np.ones(shape)
+    with pytest.raises(ValueError, match=r"\[2, 3\] is wanted"):
+        scatter_elements(x, indices, updates, reduction=reduction)
+    with pytest.raises(ValueError, match=r"\[2, 3\] is wanted"):
+        scatter_nd(x, indices[:, :1], updates, reduction=reduction)
+
+
+@pytest.mark.parametrize("reduction", ["none", "add"])
+def test_repeated_indices_take_no_repeated_updates(reduction: str) -> None:
+    indices = np.broadcast_to(np.array([[0], [1]]), (2, 3))
+    with pytest.raises(ValueError, match=r"\[2, 3\] is wanted"):
+        scatter_elements(np.zeros((4, 3)), indices, np.ones((2, 1)), reduction=reduction)
