@@ -7,13 +7,13 @@ Nothing is copied on the way; states and captured values are handed on by refere
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...errors import GraphError, TensorError
-from ..graph import Node, SequenceType, Shape, TensorType, Value, ValueType
+from ..graph import Dim, Node, SequenceType, Shape, TensorType, Value, ValueType
 from ..type_inference.dims import is_contradiction, merge
 
 __all__ = ["CONTROL_FLOW", "Body", "ControlFlow", "MakeFlow", "Run"]
@@ -23,9 +23,13 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run hands to everything inside it: ``stop`` raises when the run is to end early."""
+    """What a run hands to everything inside it.
+
+    ``stop`` raises when the run is to end early; ``lengths`` are what symbols stand for in it.
+    """
 
     stop: Callable[[], None] | None = None
+    lengths: Mapping[str, int] = field(default_factory=dict)
 
 
 class Runnable(Protocol):
@@ -95,7 +99,7 @@ class Loop:
                 items.append(output)
             count += 1
         stacked = [
-            _stack(items, 0, value, self._where)
+            _stack(items, 0, value, self._where, run)
             for items, value in zip(collected, self._scanned, strict=True)
         ]
         return [*states, *stacked]
@@ -135,7 +139,7 @@ class Scan:
             for items, output in zip(collected, outputs[self._state_count :], strict=True):
                 items.append(output)
         stacked = [
-            _stack(items[::-1] if backward else items, axis, value, self._where)
+            _stack(items[::-1] if backward else items, axis, value, self._where, run)
             for items, axis, backward, value in zip(
                 collected, self._output_axes, self._output_directions, self._scanned, strict=True
             )
@@ -273,7 +277,9 @@ def _without_axis(shape: Shape | None, axis: int) -> Shape | None:
     return (*shape[:axis], *shape[axis + 1 :])
 
 
-def _stack(items: list[Any], axis: int, item_type: TensorType | None, where: str) -> Array:
+def _stack(
+    items: list[Any], axis: int, item_type: TensorType | None, where: str, run: Run
+) -> Array:
     """Put the items of all iterations beside each other; of none, make an empty tensor."""
     if items:
         try:
@@ -288,6 +294,11 @@ def _stack(items: list[Any], axis: int, item_type: TensorType | None, where: str
             f"{where} ran no iteration, and nothing says the type of what it collects; declare the "
             f"types of its body's outputs"
         )
-    shape = [dim if isinstance(dim, int) else 0 for dim in item_type.shape or ()]
+    shape = [_length(dim, run.lengths) for dim in item_type.shape or ()]
     shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
     return np.empty(shape, item_type.dtype.numpy)
+
+
+def _length(dim: Dim, lengths: Mapping[str, int]) -> int:
+    """Return a length of what was never made: 0 where nothing tells it."""
+    return dim if isinstance(dim, int) else 0 if dim is None else lengths.get(dim, 0)

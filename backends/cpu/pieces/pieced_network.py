@@ -16,7 +16,7 @@ import numpy as np
 from ....errors import AioInferError, PropertyError, TensorError, UnsupportedOpError
 from ....executors import NOW, Lane, Ready, StreamsConfig
 from ....runtime.devices.plugin import CoreHandle
-from ....runtime.graph import Graph, Model, Node, copy_graph
+from ....runtime.graph import Graph, Model, Node, TensorType, copy_graph
 from ....runtime.graph.mapped_file import read_constants
 from ....runtime.graph.node_failure import run_failure
 from ....runtime.graph.stand_ins import release_constants
@@ -80,6 +80,7 @@ class PiecedNetwork(ExecutableNetwork):
             core=core,
         )
         self._model, self._engine = model, engine
+        self._symbols = _symbols_of(model)
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
@@ -169,6 +170,14 @@ class PiecedNetwork(ExecutableNetwork):
                 [{key: item[key] for key in item if key in names} for item in own]
             )
 
+    def lengths_in(self, inputs: Mapping[str, Any]) -> dict[str, int]:
+        """Return what the symbols of the model's inputs stand for in a run."""
+        return {
+            symbol: inputs[name].shape[axis]
+            for symbol, (name, axis) in self._symbols.items()
+            if inputs.get(name) is not None
+        }
+
     def run_everywhere(self, inputs: Mapping[str, Any], stop: Stop) -> None:
         def compute(lane: Lane) -> Ready:
             slot = _PiecedSlot(self)
@@ -211,6 +220,17 @@ class PiecedNetwork(ExecutableNetwork):
             lambda: sum(piece.compiler.packed_bytes for piece in self._pieces),
             self._programs,
         )
+
+
+def _symbols_of(model: Model) -> dict[str, tuple[str, int]]:
+    """Return an input and an axis whose length each symbol stands for."""
+    found: dict[str, tuple[str, int]] = {}
+    for value in model.inputs:
+        shape = value.type.shape if isinstance(value.type, TensorType) else None
+        for axis, dim in enumerate(shape or ()):
+            if isinstance(dim, str):
+                found.setdefault(dim, (value.name, axis))
+    return found
 
 
 class _Finder:
@@ -256,7 +276,8 @@ class _PiecedSlot(Slot):
         profile: list[StepTime] | None
         times: list[NodeProfile] | None
         profile, times = (None, None) if bindings.profile is None else ([], [])
-        run = StreamRun(self.stop.raise_if_set, self.stop, lane, times)
+        lengths = network.lengths_in(bindings.inputs)
+        run = StreamRun(self.stop.raise_if_set, lengths, self.stop, lane, times)
         try:
             results = network.steps.run_within(bindings.inputs, run, profile)
         except AioInferError:
