@@ -7,33 +7,24 @@
  * they claim by is one word: the region's number, its parts, and the next one. A helper that comes late,
  * even for a region that is over, claims nothing by what it read before. The caller goes on once as many
  * parts have ended as it did not compute itself, so function and data stand still as long as a part runs.
- *
- * Source of the futex calls: futex(2).
  */
 #define _GNU_SOURCE
 #include "team.h"
 
 #include "placement.h"
+#include "waiting.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MOST_PARTS 1024
-#define LOOKS_PER_READING 64
-/* How long a thread looks out for others before it sleeps: about as long as waking it takes. Others that
- * want its CPU meanwhile get it no later than that. */
-#define LOOK_OUT_NS 100000
-
 #define LINE 64 /* bytes that processors hand to each other */
 
 struct helper {
@@ -77,18 +68,6 @@ static pthread_key_t end_of_thread;
 static pthread_once_t is_prepared = PTHREAD_ONCE_INIT;
 static int prepare_status;
 
-static long futex(void *word, int operation, unsigned value)
-{
-    return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
-}
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static uint64_t claims_of(unsigned region, int count, int next)
 {
     return (uint64_t)region << 32 | (uint64_t)count << 16 | (uint64_t)next;
@@ -108,22 +87,6 @@ static int claim(struct team *team, unsigned region)
         if (atomic_compare_exchange_weak(&team->claims, &seen, seen + 1))
             return (int)(seen & 0xffff);
     return -1;
-}
-
-/* Look out until a word is another than `seen`, or for as long as it is worth; what it is then. It is worth
- * nothing on the CPU of the thread that is to change it, which could not run meanwhile. */
-static unsigned look_out(atomic_uint *word, unsigned seen, atomic_int *others_cpu)
-{
-    const int64_t until_ns = now_ns() + LOOK_OUT_NS;
-    unsigned found = seen;
-    for (int look = 0; (found = atomic_load_explicit(word, memory_order_acquire)) == seen; look++) {
-        if (look % LOOKS_PER_READING == 0
-            && (atomic_load_explicit(others_cpu, memory_order_relaxed) == sched_getcpu()
-                || now_ns() > until_ns))
-            break;
-        team_rest();
-    }
-    return found;
 }
 
 static unsigned next_region(struct helper *helper, unsigned seen)
