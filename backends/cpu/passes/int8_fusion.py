@@ -170,6 +170,8 @@ def _product_of(node: Node, data: Value, weights: Weights, cache: ConstantCache)
     """Return what a node multiplies, as a matmul or a convolution; None for what is refused."""
     axis = channel_axis(node)
     channels, value = weights.array.shape[axis], node.input_at(2)
+    if node.op_type == "ConvTranspose":
+        channels *= int(node.attributes.get("group", 1))
     if value is not None and (value.constant is None or value.constant.shape != (channels,)):
         return None
     bias = None if value is None else value.constant

@@ -95,15 +95,22 @@ def phased(
     assert shape is not None
     assert result is not None
     phases = phases_of(window, shape[2:], result[2:])
-    times = math.prod(phases.phases)
+    times, groups = math.prod(phases.phases), int(node.attributes.get("group", 1))
+    columns = weights.array.shape[1]
 
     def repeated(row: Array) -> Array:
-        return cache.get(f"phases {times}", (row,), lambda: np.tile(row, times))
+        """Bring a row of one group's columns, or of all groups', to groups x phases x columns."""
+        shape = (groups, times, columns)
+        return cache.get(
+            f"phases {shape}",
+            (row,),
+            lambda: np.broadcast_to(row.reshape(-1, 1, columns), shape).reshape(-1),
+        )
 
     array = cache.get(
-        f"phases {phases.window.kernel} {phases.phases} {window.dilations}",
+        f"phases {phases.window.kernel} {phases.phases} {window.dilations} {groups}",
         (weights.array,),
-        lambda: phase_weights(signed(weights.array), window, phases),
+        lambda: phase_weights(signed(weights.array), window, phases, groups),
     )
     scales = weights.scales if weights.scales.size == 1 else repeated(weights.scales)
     return Weights(array, scales), None if bias is None else repeated(bias), phases
@@ -122,9 +129,11 @@ def phases_value(result: Value, phases: Phases) -> Value:
 
 def shuffled(node: Node, made: Value, result: Value, phases: Phases) -> Node:
     """Make the node that brings phases to where they belong."""
-    places = {"phases": [*phases.phases], "cut": [*phases.cut]}
+    attributes = {"phases": [*phases.phases], "cut": [*phases.cut]}
+    if "group" in node.attributes:
+        attributes["group"] = node.attributes["group"]
     name = f"{node.name}_shuffle"
-    return Node("PixelShuffle", (made,), (result,), places, name=name, domain=CPU_DOMAIN)
+    return Node("PixelShuffle", (made,), (result,), attributes, name=name, domain=CPU_DOMAIN)
 
 
 def added_constant(patch: GraphPatch, name: str, array: Array) -> Value:

@@ -84,8 +84,14 @@ def _axis(window: Window, axis: int, length: int, made: int) -> tuple[int, ...]:
     return taps, dilation, reach - unread, count + unread - length, stride, cut, count
 
 
-def phase_weights(array: Array, window: Window, phases: Phases) -> Array:
-    """Arrange the weights (C, M, ...) of a ConvTranspose as (phases x M, C, ...) of a Conv."""
+def phase_weights(array: Array, window: Window, phases: Phases, groups: int = 1) -> Array:
+    """Arrange the weights of a ConvTranspose, (C, M / groups, ...), as those of a Conv.
+
+    They are (groups x phases x M / groups, C / groups, ...).
+    """
+    if groups > 1:
+        parts = np.split(array, groups)
+        return np.concatenate([phase_weights(part, window, phases) for part in parts])
     read, made = array.shape[:2]
     pairs = list(zip(phases.window.kernel, phases.phases, strict=True))
     places, whole = [], []

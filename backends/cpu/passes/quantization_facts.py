@@ -105,7 +105,8 @@ def weights_of(node: Node) -> Weights | None:
     """Return the weights of a Conv, ConvTranspose, Gemm or MatMul, if they are int8 around 0.
 
     uint8 around 128 is the same. Scales stand along the axis of the result's channels. A
-    ConvTranspose has one group, and windows that are filled up with few zeros.
+    ConvTranspose has windows that are filled up with few zeros, and one scale for a column of all
+    groups.
     """
     maker = made_by(node.input_at(1), "DequantizeLinear")
     if maker is None:
@@ -167,7 +168,8 @@ def suits_int8(_node: Node) -> bool:
 def suits_native_kernels(node: Node) -> bool:
     """True if CPU's native kernels compute a node in int8 faster than it is in float32.
 
-    They have two axes, and panels of columns, which small groups do not fill.
+    They have two axes, and panels of columns, which small groups do not fill. In float32 a
+    ConvTranspose of groups is slower still, where it has strides.
     """
     weights = static_shape(node.inputs[1])
     if node.op_type not in _WINDOWS or weights is None:
@@ -175,9 +177,13 @@ def suits_native_kernels(node: Node) -> bool:
     groups = int(node.attributes.get("group", 1))
     if not 3 <= len(weights) <= 4 or groups < 1:
         return False
-    columns, channels = weights[0] // groups, weights[1]
     if groups == 1:
         return True
+    columns, channels = weights[0] // groups, weights[1]
+    if node.op_type == "ConvTranspose":
+        if math.prod(node.attributes.get("strides", ())) > 1:
+            return True
+        columns, channels = channels, columns
     if columns == channels == 1:
         return math.prod(weights[2:]) <= MOST_TAPS
     return columns >= _LEAST_COLUMNS
@@ -185,7 +191,8 @@ def suits_native_kernels(node: Node) -> bool:
 
 def _has_phases(node: Node, array: Array) -> bool:
     """True for a ConvTranspose whose phases are worth a convolution (see phases.py)."""
-    if array.ndim < 3 or int(node.attributes.get("group", 1)) != 1:
+    groups = int(node.attributes.get("group", 1))
+    if array.ndim < 3 or groups < 1 or array.shape[0] % groups:
         return False
     return has_few_zeros(window_of(node, array.shape[2:], array.shape[2:]))
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from .....runtime.graph import DType, Node, Value
 from .....runtime.lowering.window import Window
-from ...native.int8_sizes import CHUNK, PANEL, SLACK, SQUARE_SLACK, TILE_ROWS
+from ...native.int8_sizes import CHUNK, MOST_TAPS, PANEL, SLACK, SQUARE_SLACK, TILE_ROWS
 from ...plans.int8_words import Int8Words
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
@@ -59,7 +59,8 @@ class _Product:
 
     @property
     def is_depthwise(self) -> bool:
-        return self.groups > 1 and self.channels == self.columns == 1
+        is_apart = self.groups > 1 and self.channels == self.columns == 1
+        return is_apart and math.prod(self.window) <= MOST_TAPS
 
     @property
     def numbers(self) -> int:

@@ -85,18 +85,21 @@ class _Axis(NamedTuple):
 
 @kernel("PixelShuffle", domain=CPU_DOMAIN, dtypes=None)
 def lower_pixel_shuffle(node: Node, builder: PlanBuilder) -> None:
-    """Lower (N, phases x M, ...) to (N, M, ...), its channels innermost.
+    """Lower (N, groups x phases x M / groups, ...) to (N, M, ...), its channels innermost.
 
-    Attributes, a number for each axis behind M: ``phases``, and ``cut``, the places that are left
-    out in front.
+    Attributes: ``group``; and a number for each axis behind M: ``phases``, and ``cut``, the places
+    that are left out in front.
     """
     source, (result,) = node.inputs[0], node.outputs
     assert source is not None
     shape, wanted = builder.shape(source), builder.shape(result)
     phases, cut = tuple(node.attributes["phases"]), tuple(node.attributes["cut"])
+    groups = int(node.attributes.get("group", 1))
     is_known = len(shape) == len(wanted) == len(phases) + 2 == len(cut) + 2 >= 3
     if not is_known or (shape[0], shape[1]) != (wanted[0], math.prod(phases) * wanted[1]):
         raise builder.contradiction(f"{shape} has no phases {phases} of {wanted}")
+    if groups < 1 or wanted[1] % groups:
+        raise builder.contradiction(f"{wanted} is not made by {groups} groups")
     for count, size, first, kept in zip(shape[2:], phases, cut, wanted[2:], strict=True):
         if size < 1 or first < 0 or first + kept > count * size:
             raise builder.contradiction(f"{kept} places from {first} on, of {count} x {size}")
@@ -108,7 +111,7 @@ def lower_pixel_shuffle(node: Node, builder: PlanBuilder) -> None:
     layout = Layout.plain(wanted, operand.dtype, ordered_strides(wanted, order))
     made = builder.result(result, layout)
     if made.layout.count:
-        _copy(builder, operand, made, phases, cut)
+        _copy(builder, operand, made, phases, cut, groups)
 
 
 def _copy(
@@ -117,11 +120,13 @@ def _copy(
     target: Operand,
     phases: Sequence[int],
     cut: Sequence[int],
+    groups: int,
 ) -> None:
     strides, steps = source.layout.strides, target.layout.strides
     assert strides is not None
     assert steps is not None
-    channels = target.shape[1]
+    channels = target.shape[1] // groups
+    of_groups = strides[1] * channels * math.prod(phases), steps[1] * channels
     axes = [
         _Axis(
             source.shape[axis],
@@ -135,9 +140,9 @@ def _copy(
         for axis in range(2, len(source.shape))
     ]
     for cuts in itertools.product(*(axis.cuts() for axis in axes)):
-        lengths = (source.shape[0], *(n for one in cuts for n in one.lengths), channels)
-        read = (strides[0], *(n for one in cuts for n in one.source), strides[1])
-        written = (steps[0], *(n for one in cuts for n in one.target), steps[1])
+        lengths = (source.shape[0], *(n for one in cuts for n in one.lengths), groups, channels)
+        read = (strides[0], *(n for one in cuts for n in one.source), of_groups[0], strides[1])
+        written = (steps[0], *(n for one in cuts for n in one.target), of_groups[1], steps[1])
         builder.copy(
             source.viewed(
                 Layout.plain(lengths, source.dtype, read), sum(one.begin for one in cuts)

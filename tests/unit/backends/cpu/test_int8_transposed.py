@@ -59,8 +59,38 @@ CASES = {
     "many places": Case((1, 16, 40, 44), (16, 16, 4, 4), {"strides": [2, 2], "pads": [1] * 4}),
     "one axis": Case((2, 16, 9), (16, 24, 4), {"strides": [2], "pads": [1, 1]}),
     "wide strides": Case((1, 8, 3, 4), (8, 5, 8, 10), {"strides": [4, 5], "pads": [2, 3, 3, 2]}),
+    "groups": Case((1, 16, 5, 4), (16, 8, 4, 4), {"strides": [2, 2], "group": 2}),
+    "groups of odd columns": Case(
+        (2, 9, 4, 5),
+        (9, 5, 3, 3),
+        {"strides": [2, 2], "group": 3, "pads": [1] * 4, "output_padding": [1, 0]},
+    ),
+    "groups, no strides": Case((1, 16, 6, 6), (16, 8, 3, 3), {"group": 2, "pads": [1] * 4}),
+    "small groups, no strides": Case((1, 16, 6, 6), (16, 2, 3, 3), {"group": 8, "pads": [1] * 4}),
+    "depthwise": Case(
+        (2, 12, 5, 4), (12, 1, 4, 4), {"strides": [2, 2], "group": 12, "pads": [1] * 4}
+    ),
+    "depthwise, no strides": Case((1, 16, 6, 6), (16, 1, 3, 3), {"group": 16, "pads": [1] * 4}),
+    "depthwise, many taps": Case((1, 16, 6, 6), (16, 1, 9, 9), {"group": 16, "pads": [4] * 4}),
+    "one element in groups": Case((2, 12, 1, 1), (12, 3, 9, 9), {"group": 4}),
+    "depthwise, one row": Case((1, 16, 1, 6), (16, 1, 1, 80), {"strides": [2, 1], "group": 16}),
     "three axes": Case((1, 8, 3, 2, 3), (8, 6, 4, 2, 3), {"strides": [2, 2, 1]}),
+    "three axes in groups": Case(
+        (1, 8, 3, 2, 3), (8, 3, 4, 2, 3), {"strides": [2, 2, 1], "group": 2, "pads": [1, 0, 1] * 2}
+    ),
 }
+
+
+LESS_OFTEN = frozenset(
+    {
+        "three axes",
+        "three axes in groups",
+        "small groups, no strides",
+        "depthwise, many taps",
+        "one element in groups",
+    }
+)
+"""Cases that CPU's native kernels, of processors without VNNI, do not take."""
 
 
 @pytest.fixture(autouse=True)
@@ -94,16 +124,16 @@ def model(
     is_open: bool = False,
 ) -> bytes:
     """A ConvTranspose of stored numbers; ``behind`` are nodes that make "c" of "t"."""
-    columns = case.weights[1] * case.attributes.get("group", 1)
-    count = columns if scale_count is None else scale_count
+    groups = case.attributes.get("group", 1)
+    count = case.weights[1] if scale_count is None else scale_count
     middle = 128 if weight_type is np.uint8 else 0
-    spread = 74 * 74 * np.sqrt(np.prod(case.weights) / case.weights[1]) * 0.02 * 0.003
+    spread = 74 * 74 * np.sqrt(np.prod(case.weights) / case.weights[1] / groups) * 0.02 * 0.003
     scales = np.linspace(0.002, 0.004, count, dtype=np.float32)
     constants = {
         **{"xs": np.float32(0.02), "xz": dtype(zero), "w": weights_of(case, weight_type)},
         **{"ws": scales if count > 1 else scales[0]},
         "wz": np.full(count if count > 1 else (), middle, weight_type),
-        **{"b": (np.arange(columns) * 0.01).astype(np.float32)},
+        **{"b": (np.arange(case.weights[1] * groups) * 0.01).astype(np.float32)},
         **{"ys": np.float32(spread / 60), "yz": np.uint8(131)},
         "most": np.float32(spread),
     }
@@ -152,7 +182,7 @@ def test_results_are_those_of_the_nodes_on_any_number_of_threads(
     np.testing.assert_array_equal(run_stored(core, given, x, threads=2), found)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "three axes"])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in LESS_OFTEN])
 def test_all_of_it_is_one_int8_convolution(core: Core, name: str) -> None:
     found = operators(core, model(CASES[name]))
     assert "Int8Conv" in found
@@ -246,7 +276,6 @@ def test_unsigned_weights_around_128_are_the_same(core: Core) -> None:
 
 
 REFUSED = {
-    "groups": Case((1, 16, 5, 4), (16, 8, 4, 4), {"strides": [2, 2], "group": 2}),
     "windows shorter than strides": Case((1, 16, 5, 4), (16, 8, 1, 1), {"strides": [2, 2]}),
     "dilated windows at strides": Case(
         (1, 16, 5, 4), (16, 8, 3, 3), {"strides": [2, 2], "dilations": [2, 2]}
@@ -318,15 +347,18 @@ def test_phases_are_moved_in_any_type(dtype: type) -> None:
     np.testing.assert_array_equal(found, whole[:, :, 1:7, :7])
 
 
+@pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 @pytest.mark.parametrize("blocks", [1, 2, 3])
-def test_phases_are_moved_wherever_they_are_cut(size: int, blocks: int) -> None:
-    source = np.arange(size * 2 * blocks * 3, dtype=np.uint8).reshape(1, size * 2, blocks, 3)
-    whole = source.reshape(1, size, 2, blocks, 3).transpose(0, 2, 3, 1, 4)
-    whole = whole.reshape(1, 2, blocks * size, 3)
+def test_phases_are_moved_wherever_they_are_cut(size: int, blocks: int, groups: int) -> None:
+    shape = (1, groups * size * 2, blocks, 3)
+    source = np.arange(np.prod(shape)).astype(np.uint8).reshape(shape)
+    whole = source.reshape(groups, size, 2, blocks, 3).transpose(0, 2, 3, 1, 4)
+    whole = whole.reshape(1, groups * 2, blocks * size, 3)
     for cut in range(blocks * size):
         for made in range(1, blocks * size - cut + 1):
-            found = shuffled(source, [size, 1], [cut, 0], (1, 2, made, 3))
+            wanted = (1, groups * 2, made, 3)
+            found = shuffled(source, [size, 1], [cut, 0], wanted, groups)
             np.testing.assert_array_equal(found, whole[:, :, cut : cut + made])
 
 
@@ -347,18 +379,33 @@ def test_steps_do_not_grow_with_the_strides(stride: int, cut: int, copies: int) 
     np.testing.assert_array_equal(found, whole[:, :, cut : cut + made, cut : cut + made])
 
 
+@pytest.mark.parametrize("groups", [0, -1, 2])
+def test_groups_that_are_not_there_are_refused(groups: int) -> None:
+    source = np.arange(12 * 16, dtype=np.uint8).reshape(1, 12, 4, 4)
+    with pytest.raises(GraphError, match="is not made by"):
+        shuffled(source, [2, 2], [0, 0], (1, 3, 8, 8), groups)
+
+
 def shuffled(
-    source: np.ndarray, phases: list[int], cut: list[int], shape: tuple[int, ...]
+    source: np.ndarray,
+    phases: list[int],
+    cut: list[int],
+    shape: tuple[int, ...],
+    groups: int = 1,
 ) -> np.ndarray:
-    (found,) = run_plan(shuffle_plan(source, phases, cut, shape), [source])
+    (found,) = run_plan(shuffle_plan(source, phases, cut, shape, groups), [source])
     return found
 
 
 def shuffle_plan(
-    source: np.ndarray, phases: list[int], cut: list[int], shape: tuple[int, ...]
+    source: np.ndarray,
+    phases: list[int],
+    cut: list[int],
+    shape: tuple[int, ...],
+    groups: int = 1,
 ) -> Plan:
     given = value_of("x", source)
     result = Value("y", TensorType(given.type.dtype, shape))
-    places = {"phases": phases, "cut": cut}
+    places = {"phases": phases, "cut": cut, "group": groups}
     node = Node("PixelShuffle", (given,), (result,), places, name="s", domain=CPU_DOMAIN)
     return plan_of(model_of_nodes([node], [given], [result]))

@@ -87,3 +87,14 @@ def test_a_single_element_writes_all_phases_of_one_block() -> None:
 def test_zeros_are_counted(taps: int, stride: int, dilation: int, are_few: bool) -> None:
     window = Window((taps,) * 2, (stride,) * 2, (dilation,) * 2, (0, 0), (0, 0))
     assert has_few_zeros(window) is are_few
+
+
+def test_each_group_has_its_phases_beside_each_other() -> None:
+    window = Window((4, 3), (2, 3), (1, 1), (1, 0), (1, 0))
+    phases = phases_of(window, (5, 6), (10, 18))
+    weights = np.arange(6 * 5 * 4 * 3).reshape(6, 5, 4, 3)
+    arranged = phase_weights(weights, window, phases, 3)
+    assert arranged.shape == (3 * 6 * 5, 2, 2, 1)
+    for group, part in enumerate(np.split(arranged, 3)):
+        of_group = phase_weights(weights[2 * group : 2 * group + 2], window, phases)
+        np.testing.assert_array_equal(part, of_group)
