@@ -34,6 +34,7 @@ FAMILIES = {
     "images.box_suppression": "NonMaxSuppression",
     "images.region_alignment": "RoiAlign",
     "images.resize": "Resize",
+    "images.unfolded_windows": "Col2Im MaxUnpool",
     "indices.index_operators": "OneHot ReverseSequence",
     "indices.scattering": "GatherND ScatterElements ScatterND TensorScatter",
     "ml.linear_models": "ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor",
@@ -47,7 +48,8 @@ FAMILIES = {
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
         "ai.onnx.ml::TreeEnsembleRegressor"
     ),
-    "own.own_elementwise": "Erf LogSoftmax PRelu Pow Softplus Softsign Sqrt",
+    "own.own_einsum": "Einsum",
+    "own.own_elementwise": "Erf Gelu LogSoftmax PRelu Pow Softplus Softsign Sqrt",
     "own.own_grams": "TfIdfVectorizer",
     "own.own_losses": "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
     "own.own_maps": "ai.onnx.ml::CastMap ai.onnx.ml::DictVectorizer ai.onnx.ml::ZipMap",

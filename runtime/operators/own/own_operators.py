@@ -273,5 +273,8 @@ def multinomial(
     shifted = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
     edges = np.cumsum(shifted, axis=1)
     draws = generator.random((len(logits), sample_size)) * edges[:, -1:]
-    classes = np.sum(draws[:, :, None] >= edges[:, None, :], axis=2)
-    return np.asarray(np.minimum(classes, logits.shape[1] - 1)).astype(DType(dtype).numpy)
+    classes = np.empty(draws.shape, DType(dtype).numpy)
+    for row, (ends, drawn) in enumerate(zip(edges, draws, strict=True)):
+        found = np.searchsorted(ends, drawn, side="right")
+        classes[row] = np.minimum(found, logits.shape[1] - 1)
+    return classes

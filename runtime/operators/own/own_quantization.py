@@ -128,8 +128,9 @@ def qlinear_matmul(
     y_zero_point: Array,
 ) -> Array:
     """Multiply quantised matrices; scales are one, or one for each row of a and column of b."""
-    left = a.astype(np.int64) - _rows(a_zero_point, a).astype(np.int64)
-    right = b.astype(np.int64) - b_zero_point.astype(np.int64)
+    # Sums of 8-bit products are exact in float64, whose products run in BLAS; integers' do not.
+    left = a.astype(np.float64) - _rows(a_zero_point, a)
+    right = b.astype(np.float64) - b_zero_point
     factor = _rows(a_scale, a).astype(np.float32) * b_scale.astype(np.float32)
     product = np.matmul(left, right)
     scaled = product.astype(np.float32) * (factor / _rows(y_scale, a).astype(np.float32))
