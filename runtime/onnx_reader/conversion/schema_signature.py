@@ -47,7 +47,7 @@ def check_signatures(nodes: Iterable[onnx.NodeProto], opsets: dict[str, int]) ->
 
 
 def _values(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
-    """Return the attributes that may have a few values only: texts, lists of them, and integers."""
+    """Return the attributes that may have a few values only: texts, integers, and lists of them."""
     for item in node.attribute:
         if item.type == onnx.AttributeProto.STRING:
             yield item.name, item.s
@@ -55,6 +55,8 @@ def _values(node: onnx.NodeProto) -> Iterator[tuple[str, Any]]:
             yield item.name, item.i
         elif item.type == onnx.AttributeProto.STRINGS:
             yield item.name, list(item.strings)
+        elif item.type == onnx.AttributeProto.INTS:
+            yield item.name, list(item.ints)
 
 
 def _find(op_type: str, opset: int, domain: str) -> Signature | None:

@@ -107,7 +107,11 @@ Of another number one implementation takes the truth, one asks whether it is 1, 
 """
 _FLAG = (0, 1)
 
-LEAST: Mapping[str, Mapping[str, int]] = {"GlobalLpPool": {"p": 1}, "LpPool": {"p": 1}}
+LEAST: Mapping[str, Mapping[str, int]] = {
+    "GlobalLpPool": {"p": 1},
+    "LpPool": {"p": 1},
+    "Scan": {"num_scan_inputs": 1},
+}
 """By operator and attribute of one integer: which is the smallest."""
 
 

@@ -203,12 +203,28 @@ def test_a_flag_that_would_be_cut_to_32_bits_is_refused(is_file: bool) -> None:
         read_model(model.SerializeToString() if is_file else model)
 
 
+X, Y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy")
+BODY = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "body", [X], [Y])
+NEEDED: dict[str, dict[str, Any]] = {"LpPool": {"kernel_shape": [2]}, "Scan": {"body": BODY}}
+
+
+@pytest.mark.parametrize("direction", [-1, 2, 1 << 32])
+@pytest.mark.parametrize("name", ["scan_input_directions", "scan_output_directions"])
+def test_a_flag_in_a_list_is_refused_however_the_model_is_read(name: str, direction: int) -> None:
+    more: dict[str, Any] = {"body": BODY, "num_scan_inputs": 1}
+    model = proto(node("Scan", **more, **{name: [direction]}))
+    for given in (model, model.SerializeToString()):
+        with pytest.raises(ModelError, match=rf"'it' .*has {direction} as its attribute '{name}'"):
+            read_model(given)
+    read_model(proto(node("Scan", **more, **{name: [1]})))
+
+
 @pytest.mark.parametrize("op_type", sorted(LEAST))
 def test_a_value_below_an_attributes_least_is_refused_however_the_model_is_read(
     op_type: str,
 ) -> None:
     for name, least in LEAST[op_type].items():
-        more: dict[str, Any] = {"kernel_shape": [2]} if op_type == "LpPool" else {}
+        more = NEEDED.get(op_type, {})
         for wrong in (least - 1, -1, -(2**62)):
             model = proto(node(op_type, **more, **{name: wrong}))
             for given in (model, model.SerializeToString()):
