@@ -281,6 +281,12 @@ def _stack(
     items: list[Any], axis: int, item_type: TensorType | None, where: str, run: Run
 ) -> Array:
     """Put the items of all iterations beside each other; of none, make an empty tensor."""
+    shape = items[0].shape if items else None if item_type is None else item_type.shape
+    if shape is not None and not -len(shape) - 1 <= axis <= len(shape):
+        raise TensorError(
+            f"{where} stacks outputs along axis {axis}, and they have {len(shape)} axes; give one "
+            f"from {-len(shape) - 1} to {len(shape)}"
+        )
     if items:
         try:
             return np.stack(items, axis=axis)
@@ -294,9 +300,9 @@ def _stack(
             f"{where} ran no iteration, and nothing says the type of what it collects; declare the "
             f"types of its body's outputs"
         )
-    shape = [_length(dim, run.lengths) for dim in item_type.shape or ()]
-    shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
-    return np.empty(shape, item_type.dtype.numpy)
+    lengths = [_length(dim, run.lengths) for dim in shape or ()]
+    lengths.insert(axis if axis >= 0 else axis + len(lengths) + 1, 0)
+    return np.empty(lengths, item_type.dtype.numpy)
 
 
 def _length(dim: Dim, lengths: Mapping[str, int]) -> int:
