@@ -16,7 +16,7 @@
 
 #define MOST_VALUES (1 << 28) /* that are compared one by one, of all channels of a region */
 #define MOST_EACH 64 /* of them for each element of the result, if MOST_VALUES are too few for all */
-#define CHANNELS 64           /* of a region that one part of the work computes */
+#define CHANNELS 64           /* of a region that one part of the work computes, if taps are few */
 #define LANES 16              /* channels that are computed side by side */
 #define MOST_SEEN 1024        /* elements of a channel, or bins, for which that is done */
 
@@ -135,6 +135,7 @@ struct work {
     float *target;
     int64_t count, channels, height, width, row_bins, column_bins, ratio, form, is_half;
     float scale;
+    int64_t part_channels; /* of a region, for which its taps are made once */
 };
 
 /* Place the points of a region. Means have taps; what is compared one by one may be too much. */
@@ -160,10 +161,10 @@ static enum found place_region(const struct work *work, int64_t region, struct a
     return work->form == FORM_MAX && points > MOST_VALUES / work->channels ? TOO_MANY : POINTS;
 }
 
-/* Whether one request has too much to do: values to compare, or for means points along axes. */
-static int has_too_many(const struct work *work, int64_t regions)
+/* How much one request has to do, of `elements`: values to compare, or for means points along axes.
+ * Returns -1 if that is too much. */
+static int64_t count_values(const struct work *work, int64_t regions, int64_t elements)
 {
-    const int64_t elements = regions * work->channels * work->row_bins * work->column_bins;
     const int64_t most = elements > MOST_VALUES / MOST_EACH ? elements * MOST_EACH : MOST_VALUES;
     struct axis rows, columns;
     int64_t values = 0;
@@ -173,14 +174,14 @@ static int has_too_many(const struct work *work, int64_t regions)
     for (int64_t region = 0; region < regions && values <= most; region++) {
         const enum found found = place_region(work, region, &rows, &columns);
         if (found == TOO_MANY)
-            return 1;
+            return -1;
         if (found == NO_POINTS)
             continue;
         const int64_t along[2] = {rows.bins * rows.count, columns.bins * columns.count};
         values += work->form == FORM_MAX ? along[0] * along[1] * work->channels
                                          : along[0] + along[1];
     }
-    return values > most;
+    return values > most ? -1 : values;
 }
 
 /* Compute channels from `first` on of a region. */
@@ -188,7 +189,7 @@ static int align_channels(const struct work *work, int64_t region, int64_t first
 {
     const int64_t image = ((const volatile int64_t *)work->batches)[region];
     const int64_t left = work->channels - first, plane = work->height * work->width;
-    const int64_t channels = left < CHANNELS ? left : CHANNELS;
+    const int64_t channels = left < work->part_channels ? left : work->part_channels;
     const int64_t bins = work->row_bins * work->column_bins;
     float *target = work->target + (region * work->channels + first) * bins, *sums;
     struct axis rows, columns;
@@ -252,15 +253,22 @@ static int align_regions(char *const *data, const int64_t *parameters, const cha
         parameters[8],
         parameters[9],
         0.0f,
+        CHANNELS,
     };
-    const int64_t parts = (work.channels + CHANNELS - 1) / CHANNELS;
+    const int64_t elements = regions * work.channels * work.row_bins * work.column_bins;
+    int64_t parts = (work.channels + CHANNELS - 1) / CHANNELS, values;
     double scale;
     int status = STATUS_OK;
 
     memcpy(&scale, parameters + 10, sizeof scale);
     work.scale = (float)scale;
-    if (has_too_many(&work, regions))
+    values = count_values(&work, regions, elements);
+    if (values < 0)
         return STATUS_REGION;
+    if (work.form != FORM_MAX && values * (parts - 1) > elements) {
+        work.part_channels = work.channels;
+        parts = 1;
+    }
 #pragma omp parallel for schedule(static) reduction(max : status) if (regions * parts > 1)
     for (int64_t part = 0; part < regions * parts; part++) {
         if (is_stopped(stop))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
+from aioinfer.backends.cpu.native.step_runner import double_bits
 from aioinfer.errors import TensorError
 from unit.backends.cpu.arrays import numbers
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of, run
 from unit.backends.cpu.kernels.stepping import implementations
+from unit.backends.cpu.native_calls import run_native
 
 X = np.random.default_rng(0).normal(size=(2, 70, 9, 7)).astype(np.float32)
 REGIONS = np.array(
@@ -166,3 +169,31 @@ def test_a_region_of_an_image_that_is_not_there_is_a_wrong_input(core: Core, ima
     inputs = {"x": numbers(1, 1, 4, 4), "r": numbers(1, 4), "b": np.array([image])}
     with pytest.raises(TensorError, match=r"RoiAlign \(node 'roi'\): an index in the data is out"):
         run(core, regions_model(inputs), "CPU", inputs)
+
+
+@pytest.mark.parametrize("ratio", [2, 3000])
+def test_channels_of_regions_with_many_points_are_those_with_few(core: Core, ratio: int) -> None:
+    """Sixteen channels go side by side, 64 in one part, and all of them where points are many."""
+    x = np.random.default_rng(3).normal(size=(1, 150, 9, 7)).astype(np.float32)
+    inputs = {"x": x, "r": REGIONS[:5], "b": np.zeros(5, np.int64)}
+    model = regions_model(inputs, sampling_ratio=ratio, output_height=2, output_width=1)
+    assert_same_as_reference(core, model, inputs, INFERENCE_NUM_THREADS=2, bound=1e-4)
+
+
+def test_points_are_placed_once_for_all_channels() -> None:
+    """A region of 2**18 points along an axis costs about the same for 64 channels and for 2,048."""
+
+    def seconds(channels: int) -> float:
+        x = np.ones((1, channels, 2, 2), np.float32)
+        made = np.empty((1, channels, 1, 1), np.float32)
+        operands = [x, np.array([[0, 0, 1, 1]], np.float32), np.zeros(1, np.int64), made]
+        words = (*x.shape, 1, 1, 1, 1 << 18, 0, 0, double_bits(1.0))
+        times = []
+        for _ in range(3):
+            before = time.thread_time()
+            run_native("align_regions", operands, words, 1)
+            times.append(time.thread_time() - before)
+        np.testing.assert_allclose(made, 1, atol=1e-3)
+        return min(times)
+
+    assert seconds(2048) < 8 * seconds(64)
