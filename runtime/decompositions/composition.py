@@ -51,6 +51,11 @@ class Composition:
             raise CompositionError(f"input {index} is not given")
         return found
 
+    def is_used(self, index: int) -> bool:
+        """True if something reads an output of the node."""
+        outputs = self.node.outputs
+        return index < len(outputs) and bool(outputs[index].uses or outputs[index].is_graph_output)
+
     def add(self, op_type: str, *inputs: Value | None, **attributes: Attribute) -> Value:
         """Add a node of ONNX's own domain and return its one output."""
         return self.add_many(op_type, 1, *inputs, **attributes)[0]

@@ -45,18 +45,36 @@ def quick_gelu(made: Composition) -> list[Value]:
 
 @decomposition("SkipLayerNormalization")
 def skip_layer_normalization(made: Composition) -> list[Value | None]:
-    """input, skip, gamma, beta, bias; the fourth output is the sum before the normalisation."""
+    """input, skip, gamma, beta, bias; the fourth output is the sum before the normalisation.
+
+    The second and third are the mean of each row, and 1 by its deviation.
+    """
     total = _sum_with_skip(made, made.optional(4))
-    return [layer_normalized(made, total, made.given(2), made.optional(3)), None, None, total]
+    scale, shift = made.given(2), made.optional(3)
+    if not any(made.is_used(place) for place in (1, 2)):
+        return [layer_normalized(made, total, scale, shift), None, None, total]
+    epsilon = float(made.node.attributes.get("epsilon", 1e-12))
+    found = made.add_many("LayerNormalization", 3, total, scale, shift, axis=-1, epsilon=epsilon)
+    return [*found, total]
 
 
 @decomposition("SkipSimplifiedLayerNormalization")
 def skip_rms_normalization(made: Composition) -> list[Value | None]:
-    """input, skip, gamma, bias; the fourth output is the sum before the normalisation."""
+    """input, skip, gamma, bias; the fourth output is the sum before the normalisation.
+
+    The second is zeros, as onnxruntime has it, the third 1 by the root of the mean square.
+    """
     total = _sum_with_skip(made, made.optional(3))
     epsilon = float(made.node.attributes.get("epsilon", 1e-12))
     normal = made.add("RMSNormalization", total, made.given(2), axis=-1, epsilon=epsilon)
-    return [normal, None, None, total]
+    zeros, inverse = None, None
+    if any(made.is_used(place) for place in (1, 2)):
+        squares = made.add("Mul", total, total)
+        mean = made.add("ReduceMean", squares, made.integers(-1), keepdims=1)
+        root = made.add("Sqrt", made.add("Add", mean, made.number(epsilon, mean)))
+        inverse = made.add("Reciprocal", root)
+        zeros = made.add("Mul", mean, made.number(0.0, mean))
+    return [normal, zeros, inverse, total]
 
 
 @decomposition("SimplifiedLayerNormalization", domain="")

@@ -20,13 +20,13 @@ def packed_matmul(made: Composition) -> list[Value]:
     bits, length = int(given.get("bits", 4)), int(given["block_size"])
     if bits not in (2, 4, 8) or length < 1 or inner < 1 or columns < 1:
         raise CompositionError(f"there are {bits} bits in blocks of {length}")
-    if made.optional(4) is not None:
-        raise CompositionError("its weights have an order of their own")
     data, scales = made.given(0), made.given(2)
     blocks = -(-inner // length)
     kind = made.dtype(scales).value
     packed = made.add("Reshape", made.given(1), made.integers(columns, -1))
     whole = made.add("Cast", _unpacked(made, packed, bits), to=kind)
+    if made.optional(4) is not None:
+        return [_with_bias(made, _in_order(made, whole, (inner, columns, blocks), bits, kind))]
     parts = made.add("Reshape", whole, made.integers(columns, blocks, length))
     middle = _points(made, (columns, blocks), bits, kind)
     factors = made.add("Reshape", scales, made.integers(columns, blocks, 1))
@@ -34,9 +34,28 @@ def packed_matmul(made: Composition) -> list[Value]:
     rows = made.add("Reshape", real, made.integers(columns, blocks * length))
     if blocks * length != inner:
         rows = _first(made, rows, inner)
-    product = made.add("MatMul", data, made.add("Transpose", rows, perm=[1, 0]))
+    return [_with_bias(made, made.add("MatMul", data, made.add("Transpose", rows, perm=[1, 0])))]
+
+
+def _with_bias(made: Composition, product: Value) -> Value:
     bias = made.optional(5)
-    return [product if bias is None else made.add("Add", product, bias)]
+    return product if bias is None else made.add("Add", product, bias)
+
+
+def _in_order(
+    made: Composition, whole: Value, sizes: tuple[int, int, int], bits: int, kind: int
+) -> Value:
+    """Multiply with weights of which an operand names the block, one for each row of them."""
+    inner, columns, blocks = sizes
+    order = made.add("Slice", made.given(4), made.integers(0), made.integers(inner))
+    factors = made.add("Reshape", made.given(2), made.integers(columns, blocks))
+    factors = made.add("Gather", factors, order, axis=1)
+    middle = _points(made, (columns, blocks), bits, kind)
+    if made.optional(3) is not None:
+        middle = made.add("Reshape", middle, made.integers(columns, blocks))
+        middle = made.add("Gather", middle, order, axis=1)
+    rows = made.add("Mul", made.add("Sub", _first(made, whole, inner), middle), factors)
+    return made.add("MatMul", made.given(0), made.add("Transpose", rows, perm=[1, 0]))
 
 
 def _points(made: Composition, shape: tuple[int, int], bits: int, kind: int) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..graph import DType, Value
 from .composition import Composition, CompositionError
 from .registry import decomposition
+from .stored_images import channels_last
 
 __all__ = ["dequantized", "stored"]
 
@@ -111,10 +112,7 @@ def average_pool(made: Composition) -> list[Value]:
     def compute(x: Value) -> Value:
         if not given.get("channels_last", 0):
             return made.add("AveragePool", x, **kept)
-        rank = made.rank(x)
-        first = made.add("Transpose", x, perm=[0, rank - 1, *range(1, rank - 1)])
-        pooled = made.add("AveragePool", first, **kept)
-        return made.add("Transpose", pooled, perm=[0, *range(2, rank), 1])
+        return channels_last(made, x, lambda first: made.add("AveragePool", first, **kept))
 
     return mean_of(made, compute)
 

@@ -15,8 +15,7 @@ CONTRIB = "com.microsoft"
 
 FAMILIES = {
     "attention": (
-        "com.microsoft::Attention com.microsoft::GroupQueryAttention "
-        "com.microsoft::MultiHeadAttention com.microsoft::RotaryEmbedding"
+        "com.microsoft::Attention com.microsoft::MultiHeadAttention com.microsoft::RotaryEmbedding"
     ),
     "features": "ai.onnx.ml::ArrayFeatureExtractor",
     "fused": (
@@ -30,6 +29,7 @@ FAMILIES = {
         "com.microsoft.nchwc::ReorderInput com.microsoft.nchwc::ReorderOutput "
         "com.microsoft.nchwc::Upsample"
     ),
+    "grouped_attention": "com.microsoft::GroupQueryAttention",
     "linear": (
         "ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer "
         "ai.onnx.ml::Scaler"
@@ -44,6 +44,10 @@ FAMILIES = {
         "com.microsoft::QLinearSoftmax com.microsoft::QLinearWhere"
     ),
     "quantized_layers": "com.microsoft::DynamicQuantizeLSTM com.microsoft::QAttention",
+    "stored_images": (
+        "com.microsoft::DequantizeLinear com.microsoft::NhwcMaxPool com.microsoft::QLinearConv "
+        "com.microsoft::QuantizeLinear"
+    ),
 }
 """The operators that each module of this package registers decompositions for."""
 

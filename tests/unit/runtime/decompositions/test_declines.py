@@ -13,16 +13,12 @@ from unit.runtime.decompositions.contrib_models import contrib_model
 @pytest.mark.parametrize("device", ["CPU", "REFERENCE"])
 def test_a_refusal_tells_why_a_node_is_not_decomposed(core: Core, device: str) -> None:
     x = np.ones((2, 8), np.float32)
-    constants = {
-        "w": np.ones((4, 1, 4), np.uint8),
-        "s": np.ones(4, np.float32),
-        "order": np.zeros(8, np.int32),
-    }
+    constants = {"w": np.ones((4, 1, 6), np.uint8), "s": np.ones(4, np.float32)}
     model = contrib_model(
-        *("MatMulNBits", ["x", "w", "s", "", "order"], {"x": x}, constants, np.float32),
-        **{"K": 8, "N": 4, "bits": 4, "block_size": 16},
+        *("MatMulNBits", ["x", "w", "s"], {"x": x}, constants, np.float32),
+        **{"K": 8, "N": 4, "bits": 3, "block_size": 16},
     )
-    with pytest.raises(UnsupportedOpError, match="its weights have an order of their own"):
+    with pytest.raises(UnsupportedOpError, match="there are 3 bits in blocks of 16"):
         core.load_network(model, device)
     with pytest.raises(UnsupportedOpError, match=r"MatMulNBits .*cannot be written by others"):
         core.load_network(model, device)

@@ -104,6 +104,18 @@ CASES = {
         {"epsilon": 1e-3},
         ("y", "", "", "total"),
     ),
+    "skip with statistics": Case(
+        "SkipLayerNormalization",
+        {"x": X, "s": floats(2, 3, 8), **NORMAL},
+        {"epsilon": 1e-3},
+        ("y", "mean", "inverse", "total"),
+    ),
+    "simplified with statistics": Case(
+        "SkipSimplifiedLayerNormalization",
+        {"x": X, "s": floats(2, 3, 8), "G": ROW},
+        {"epsilon": 1e-3},
+        ("y", "mean", "inverse", "total"),
+    ),
     "skip of one": Case("SkipLayerNormalization", {"x": X, "s": floats(1, 3, 8), **NORMAL}),
     "simplified": Case(
         "SkipSimplifiedLayerNormalization",
@@ -179,6 +191,16 @@ CASES = {
         {"x": X, "W": floats(8, 24), "B": floats(24), "LENGTHS": ints(2, 3)},
         {"num_heads": 2},
     ),
+    "attention of ends and starts": Case(
+        "Attention",
+        {"x": floats(2, 5, 8), "W": floats(8, 24), "B": floats(24), "ENDS": ints(4, 5, 1, 0)},
+        {"num_heads": 2},
+    ),
+    "attention of nothing": Case(
+        "Attention",
+        {"x": floats(2, 5, 8), "W": floats(8, 24), "B": floats(24), "ENDS": ints(2, 5, 2, 1)},
+        {"num_heads": 2, "mask_filter_value": -100.0},
+    ),
     "attention of uneven sizes": Case(
         "Attention",
         {"x": X, "W": floats(8, 28), "B": floats(28)},
@@ -206,6 +228,12 @@ CASES = {
         "MultiHeadAttention",
         {**QKV, "a": None, "b": None, "bias": floats(2, 2, 3, 5)},
         {"num_heads": 2},
+    ),
+    "heads with scores": Case(
+        "MultiHeadAttention",
+        {**QKV, "a": None, "b": None, "bias": floats(2, 2, 3, 5)},
+        {"num_heads": 2},
+        ("y", "", "", "scores"),
     ),
     "heads with a past": Case(
         "MultiHeadAttention",
@@ -249,6 +277,29 @@ CASES = {
         {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "local_window_size": 2},
         ("y", "pk2", "pv2"),
     ),
+    **{
+        name: Case(
+            "GroupQueryAttention",
+            {
+                "q": floats(2, 3, 64),
+                "k": floats(2, 3, 32),
+                "v": floats(2, 3, 32),
+                "a": None,
+                "b": None,
+                "LAST": ints(2, 2),
+                "TOTAL": np.array(3, np.int32),
+                **{f"none{place}": None for place in range(4)},
+                "SINKS": sinks,
+            },
+            {"num_heads": 4, "kv_num_heads": heads, "smooth_softmax": is_smooth, **more},
+            ("y", "pk2", "pv2"),
+        )
+        for name, sinks, heads, is_smooth, more in (
+            ("groups, smooth", None, 2, 1, {"local_window_size": 2}),
+            ("groups with sinks", floats(4), 2, 0, {"softcap": 4.0}),
+            ("groups with sinks, smooth", floats(4), 2, 1, {}),
+        )
+    },
     "groups of one word": Case(
         "GroupQueryAttention",
         {
@@ -287,11 +338,13 @@ CASES = {
 }
 
 
+OF_LISTS = ("attention of lengths", "attention of ends and starts", "attention of nothing")
+"""Which the batch tells from other lists."""
 RUNS = [
     (name, dynamic)
     for name in CASES
     for dynamic in (False, True)
-    if not (dynamic and name == "attention of lengths")  # which the batch tells from other lists
+    if not (dynamic and name in OF_LISTS)
 ]
 
 
