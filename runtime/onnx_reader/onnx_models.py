@@ -12,6 +12,7 @@ from ..onnx_native.calls import start_helper
 from ..onnx_native.element_types import add_element_types
 from ..type_inference import correct_graph_types, infer_graph_types
 from ..type_inference.declared_lengths import with_declared_symbols
+from ..type_inference.promised_types import keep_promises, promised_values
 from .conversion.builder import build_graph
 from .conversion.collected_types import promise_to_bodies
 from .conversion.declared_types import infer_afresh
@@ -66,10 +67,14 @@ def _read(source: Source, is_mapped: bool) -> Model:
     graph = build_graph(proto.graph, weights, origins)
     opsets = read_opsets(proto)
     declared = [value.type for value in graph.outputs]
-    if not infer_graph_types(graph):  # where our own rules suffice, they tell more than onnx does
+    promised = {value: value.type for value in promised_values(graph)}
+    if not infer_graph_types(
+        graph, leaves_lengths=True
+    ):  # where our own rules suffice, they tell more than onnx does
         check_element_types(graph, opsets)
         correct_graph_types(graph)
         add_element_types(graph, opsets)
+    keep_promises(graph, promised)
     promise_to_bodies(zip(graph.outputs, declared, strict=True))
     for value, known in zip(graph.outputs, declared, strict=True):
         value.type = with_declared_symbols(value.type, known)

@@ -66,7 +66,8 @@ FAMILIES = {
     "own.own_spectra": "STFT",
     "own.own_windows": "BlackmanWindow HammingWindow HannWindow",
     "plain.plain_elementwise": (
-        "Abs Acos Acosh Add And Asin Asinh Atan Atanh Cast Ceil Cos Cosh Div Equal Exp Floor "
+        "Abs Acos Acosh Add And Asin Asinh Atan Atanh Cast Ceil Clip Cos Cosh "
+        "Div Equal Exp Floor "
         "Greater GreaterOrEqual Identity IsInf IsNaN Less LessOrEqual Log Max Mean Min Mul Neg Not "
         "Or Reciprocal Sign Sin Sinh Sub Tan Tanh Where"
     ),

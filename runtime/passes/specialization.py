@@ -16,7 +16,6 @@ from ..graph import (
     Dim,
     Graph,
     Model,
-    Node,
     TensorType,
     Value,
     ValueType,
@@ -31,7 +30,7 @@ from ..type_inference import (
     infer_told_types,
 )
 from ..type_inference.declared_lengths import with_declared_symbols
-from ..type_inference.promised_types import promise
+from ..type_inference.promised_types import keep_promises
 from ..type_inference.rules import STANDARD_DOMAINS
 from .cleanup.constant_folding import ConstantFolding
 from .default_passes import default_passes
@@ -119,7 +118,7 @@ def specialize_with_report(
 
 
 def _infer(model: Model) -> None:
-    if not infer_graph_types(model.graph):
+    if not infer_graph_types(model.graph, leaves_lengths=True):
         _infer_by_onnx(model)
 
 
@@ -149,7 +148,7 @@ def _infer_and_fold(model: Model, passes: Sequence[Pass]) -> PassReport:
         found = run_passes(model, folding, check=False)
         report = report.then(found)
         if not found.patch_count:
-            _infer_by_onnx(model)
+            _infer(model)
             break
     return report
 
@@ -163,7 +162,7 @@ def infer_afresh(
 
     ``bindings``: what symbols of the types that stay have become. Raises ContradictionError.
 
-    That is the element type and the rank, and of what bodies promise (see ``_promised_values``)
+    That is the element type and the rank, and of what bodies promise (see ``promised_values``)
     also lengths, inside the body. Of what an operator with a rule makes, not even the rank: such
     operators may run on devices that allocate by types.
     """
@@ -179,13 +178,9 @@ def infer_afresh(
     untold = [value for value in declared if value.type is None]
     for value in untold:
         value.type = _without_proof(value, declared[value])
-    is_fuller = bool(untold)
-    for value in _promised_values(model.graph):
-        fuller = promise(value.type, declared.get(value))
-        if fuller != value.type:
-            value.type, is_fuller = fuller, True
-    if is_fuller:
+    if keep_promises(model.graph, declared) or untold:
         infer(model)
+        keep_promises(model.graph, declared)  # inference walks branches anew
     for value in model.graph.outputs:
         value.type = with_declared_symbols(value.type, declared.get(value))
 
@@ -202,30 +197,6 @@ def _derived_values(graph: Graph) -> Iterator[Value]:
         yield from node.outputs
         for body in node.bodies():
             yield from body.inputs
-
-
-def _promised_values(graph: Graph) -> Iterator[Value]:
-    """Walk what goes into and out of bodies and is no state of a loop.
-
-    A loop without iterations has no other word on what it collects.
-    """
-    for node in all_nodes(graph):
-        for body in node.bodies():
-            states = _states(node, body)
-            for value in (*body.inputs, *body.outputs):
-                is_inner = value.producer is None or value.producer.graph is body
-                if is_inner and value not in states:
-                    yield value
-
-
-def _states(node: Node, body: Graph) -> set[Value]:
-    """Find what a loop's body takes from one iteration to the next: the lengths may change."""
-    if node.op == "Loop":
-        return {*body.inputs[2:], *body.outputs[1 : len(body.inputs) - 1]}
-    if node.op == "Scan":
-        count = len(body.inputs) - int(node.attributes["num_scan_inputs"])
-        return {*body.inputs[:count], *body.outputs[:count]}
-    return set()
 
 
 def _bind_type(known: ValueType, bindings: Mapping[str, Dim]) -> ValueType:

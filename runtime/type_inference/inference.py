@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from ..graph import Graph, Node, TensorType, Value, ValueType, is_static
 from ..graph.traversal import all_nodes
+from .branches import has_branches, types_of_branches
 from .content.shape_content import ShapeContent
 from .declared_lengths import with_open_lengths
 from .rules import STANDARD_DOMAINS, find_rule
@@ -20,15 +21,16 @@ __all__ = [
 ]
 
 
-def infer_graph_types(graph: Graph) -> bool:
+def infer_graph_types(graph: Graph, *, leaves_lengths: bool = False) -> bool:
     """Infer the types of all that nodes make; False, and nothing has changed, where that fails.
 
-    True says that every value has an element type and a rank, and all its lengths, too, if the
-    inputs of the graph have. Fails for bodies, sequences, other domains than ONNX's and shapes that
-    depend on data: ask onnx then, and ``correct_graph_types`` after it. Raises ContradictionError
-    for a node that contradicts itself; then, too, nothing has changed. O(nodes), no I/O.
+    True says that every value, those in bodies included, has an element type and a rank, and all
+    its lengths, too, if the inputs of the graph have: unless that ``leaves_lengths`` open which
+    depend on data. Fails for loops, sequences and other domains than ONNX's: ask onnx then, and
+    ``correct_graph_types`` after it. Raises ContradictionError for a node that contradicts itself,
+    but for one in a branch; then, too, nothing has changed. O(nodes), no I/O.
     """
-    before = {value: value.type for node in graph.nodes for value in node.outputs}
+    before = {value: value.type for node in all_nodes(graph) for value in node.outputs}
     is_told = False
     try:
         contents = ShapeContent()
@@ -37,7 +39,9 @@ def infer_graph_types(graph: Graph) -> bool:
             if not _infer_node(node, contents):
                 is_told = False
                 break
-        is_told = is_told and (has_static_types(before) or not has_static_types(graph.inputs))
+        is_told = is_told and (
+            leaves_lengths or has_static_types(before) or not has_static_types(graph.inputs)
+        )
     finally:
         if not is_told:
             for value, known in before.items():
@@ -88,9 +92,9 @@ def correct_graph_types(graph: Graph) -> None:
 
     Of what our rules cannot tell, the element type and the rank stay, and every length is left
     open: none that no rule has proven decides an allocation, a refusal or a kernel's parameters.
-    Operators of other domains have the types that their extension or the file says. Bodies are left
-    alone: a branch that no run takes may be impossible. Raises ContradictionError for a node that
-    contradicts itself. O(nodes), no I/O.
+    Operators of other domains have the types that their extension or the file says. Bodies that our
+    rules do not tell whole are left alone: a branch that no run takes may be impossible. Raises
+    ContradictionError for a node that contradicts itself. O(nodes), no I/O.
     """
     contents = ShapeContent()
     for node in graph.nodes:
@@ -118,6 +122,8 @@ def _infer_node(node: Node, contents: ShapeContent) -> bool:
 def _types_of(node: Node, contents: ShapeContent) -> Sequence[TensorType | None] | None:
     if node.type_rule is not None:
         return node.type_rule(node)
+    if has_branches(node):
+        return types_of_branches(node, lambda inner: _infer_node(inner, contents))
     rule = find_rule(node)
     if rule is None:
         return None

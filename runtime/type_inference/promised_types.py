@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
-from ..graph import Dim, TensorType, ValueType
+from collections.abc import Iterator, Mapping
 
-__all__ = ["promise"]
+from ..graph import Dim, Graph, Node, TensorType, Value, ValueType
+from ..graph.traversal import all_nodes
+
+__all__ = ["keep_promises", "promise", "promised_values"]
+
+
+def promised_values(graph: Graph) -> Iterator[Value]:
+    """Walk what goes into and out of bodies and is no state of a loop.
+
+    A loop without iterations has no other word on what it collects.
+    """
+    for node in all_nodes(graph):
+        for body in node.bodies():
+            states = _states(node, body)
+            for value in (*body.inputs, *body.outputs):
+                is_inner = value.producer is None or value.producer.graph is body
+                if is_inner and value not in states:
+                    yield value
+
+
+def keep_promises(graph: Graph, declared: Mapping[Value, ValueType | None]) -> bool:
+    """Fill in what inference leaves open of promised values; True if there was anything."""
+    is_fuller = False
+    for value in promised_values(graph):
+        fuller = promise(value.type, declared.get(value))
+        if fuller != value.type:
+            value.type, is_fuller = fuller, True
+    return is_fuller
+
+
+def _states(node: Node, body: Graph) -> set[Value]:
+    """Find what a loop's body takes from one iteration to the next: the lengths may change."""
+    if node.op == "Loop":
+        return {*body.inputs[2:], *body.outputs[1 : len(body.inputs) - 1]}
+    if node.op == "Scan":
+        count = len(body.inputs) - int(node.attributes["num_scan_inputs"])
+        return {*body.inputs[:count], *body.outputs[:count]}
+    return set()
 
 
 def promise(found: ValueType | None, known: ValueType | None) -> ValueType | None:

@@ -42,6 +42,7 @@ FAMILIES = {
         "Reciprocal RegexFullMatch Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus "
         "Softsign Sqrt StringConcat Sub Sum Swish Tan Tanh ThresholdedRelu Trilu Where Xor"
     ),
+    "data_dependent_types": "Compress NonMaxSuppression NonZero Unique",
     "indexing_types": (
         "Gather GatherElements GatherND OneHot ScatterElements ScatterND TensorScatter TopK"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,15 @@ from ....errors import GraphError, ModelError
 from ...graph import Attribute, DType, Graph, Model, Node, TensorType, Value
 from ...type_inference import ContradictionError, find_rule, infer_graph_types
 from ...type_inference.declared_lengths import with_declared_symbols
+from ...type_inference.promised_types import keep_promises
 from ..data.constants import constant_array
 from ..origins import Origins
 from ..signatures.attribute_values import find_wrong_value
 from ..signatures.signature import find_mistake
 from ..signatures.signature_table import find_signature
+from .plain_fields import NotPlainError
 from .plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET, OLDEST_OPSET, needs_upgrade, upgrade
-from .plain_proto import NotPlainError, PlainGraph, PlainModel, PlainNode
+from .plain_proto import PlainGraph, PlainModel, PlainNode
 
 __all__ = ["build_model", "opset_versions"]
 
@@ -32,6 +35,8 @@ _UNREAD = Value("")
 """Stands for all constants that nothing reads, whose names are taken nevertheless."""
 
 _KINDS = {int: "int", float: "float", str: "string", np.ndarray: "tensor"}
+_WITH_BODIES = frozenset({"If"})
+"""Operators with bodies of which we infer the types; those of others are for onnx."""
 
 
 def build_model(plain: PlainModel, path: Path | None) -> Model:
@@ -41,8 +46,10 @@ def build_model(plain: PlainModel, path: Path | None) -> Model:
     """
     opsets = opset_versions(plain.opsets)
     try:
-        graph = _Builder(plain.graph, opsets[""]).graph()
+        promised: dict[Value, TensorType | None] = {}
+        graph = _Builder(plain.graph, opsets[""], Origins(), promised).graph()
         _infer(graph, plain.graph)
+        keep_promises(graph, promised)
     except ContradictionError:
         raise
     except (ModelError, GraphError) as error:
@@ -70,20 +77,39 @@ def opset_versions(pairs: Sequence[tuple[str, int]]) -> dict[str, int]:
 
 
 class _Builder:
-    """The graph of one model while it is built.
+    """One graph of a model while it is built.
 
     What ``check_graph`` asks of a graph holds by construction: names are unique, and nothing is
-    used before it is made.
+    used before it is made. ``prefix`` stands before the names that nodes of a body are given, and
+    ``outer`` are the values of the graphs around it. ``promised`` takes what the file says of what
+    bodies give.
     """
 
-    def __init__(self, plain: PlainGraph, opset: int) -> None:
-        self._plain, self._opset = plain, opset
+    def __init__(
+        self,
+        plain: PlainGraph,
+        opset: int,
+        origins: Origins,
+        promised: dict[Value, TensorType | None],
+        prefix: str = "",
+        outer: Mapping[str, Value] = MappingProxyType({}),
+    ) -> None:
+        self._plain, self._opset, self._origins = plain, opset, origins
+        self._promised, self._prefix = promised, prefix
         self._graph = Graph(plain.name)
-        self._scope: dict[str, Value] = {}
-        self._origins = Origins()
-        self._names = {name for node in plain.nodes for name in node.outputs}
+        self._scope = dict(outer)
+        self._names = {name for node in plain.nodes for name in node.outputs} | plain.reads
         self._fitting: set[tuple[str, int, int]] = set()
         """Forms of nodes without attributes that fit their operators."""
+        kept = [bool(node.name) and origins.claim(node.name) for node in plain.nodes]
+        self._node_names = [
+            node.name if is_kept else self._claim(node)
+            for node, is_kept in zip(plain.nodes, kept, strict=True)
+        ]
+
+    def _claim(self, node: PlainNode) -> str:
+        wanted = self._prefix + (node.name or node.op_type)
+        return self._origins.claim_like(wanted, always_number=not node.name)
 
     def graph(self) -> Graph:
         constants = set()
@@ -96,13 +122,13 @@ class _Builder:
         for name, known in self._plain.inputs:
             if name not in constants:
                 self._graph.inputs.append(self._define(Value(name, known)))
-        kept = [bool(node.name) and self._origins.claim(node.name) for node in self._plain.nodes]
-        for node, is_kept in zip(self._plain.nodes, kept, strict=True):
-            self._add_node(node, is_kept)
+        for node, name in zip(self._plain.nodes, self._node_names, strict=True):
+            self._add_node(node, name)
         names = [name for name, _ in self._plain.outputs]
         if len(set(names)) < len(names):
             raise NotPlainError("an output is there twice")
         self._graph.outputs = [self._value(name) for name in names]
+        self._promised.update((self._scope[name], known) for name, known in self._plain.outputs)
         return self._graph
 
     def _define(self, value: Value, name: str = "") -> Value:
@@ -121,19 +147,17 @@ class _Builder:
         known = TensorType(DType.of(array.dtype), array.shape)
         self._graph.add_initializer(self._define(Value(name, known, array)))
 
-    def _add_node(self, plain: PlainNode, is_name_kept: bool) -> None:
+    def _add_node(self, plain: PlainNode, name: str) -> None:
         if plain.domain not in ("", "ai.onnx"):
             raise NotPlainError(f"{plain.op_type} is of domain {plain.domain}")
         if plain.metadata and any(key.startswith(_KNOWN_BY_US) for key in plain.metadata):
             raise NotPlainError("it was written by aioinfer, with the names of older nodes")
-        name = plain.name
-        if not is_name_kept:
-            wanted = name or plain.op_type
-            name = self._origins.claim_like(wanted, always_number=not name)
-        while len(plain.outputs) > 1 and not plain.outputs[-1]:
+        if plain.bodies and plain.op_type not in _WITH_BODIES:
+            raise NotPlainError(f"the bodies of {plain.op_type} are for onnx")
+        while len(plain.outputs) > 1 and not plain.outputs[-1] and not plain.bodies:
             plain.outputs.pop()
         form = (plain.op_type, len(plain.inputs), len(plain.outputs))
-        is_simple = not plain.attributes and all(plain.inputs)
+        is_simple = not plain.attributes and not plain.bodies and all(plain.inputs)
         if not is_simple or form not in self._fitting:
             _check_form(plain, self._opset)
             if is_simple:
@@ -145,6 +169,9 @@ class _Builder:
             return
         if needs_upgrade(plain.op_type, self._opset):
             upgrade(plain, self._opset, partial(self._add_made_constant, name))
+        attributes = plain.attributes
+        if plain.bodies:
+            attributes = attributes | self._bodies(plain, name)
         node = Node(
             plain.op_type,
             [self._value(used) if used else None for used in plain.inputs],
@@ -152,13 +179,24 @@ class _Builder:
                 self._define(Value(made or f"{name}/unused_{index}"))
                 for index, made in enumerate(plain.outputs)
             ],
-            plain.attributes,
+            attributes,
             name=name,
             metadata=plain.metadata,
         )
-        if find_rule(node) is None:
+        if not plain.bodies and find_rule(node) is None:
             raise NotPlainError(f"the types of {plain.op_type} are for onnx to infer")
         self._graph.append(node)
+
+    def _bodies(self, plain: PlainNode, name: str) -> dict[str, Attribute]:
+        """Build the branches of a node, which may use all that is made before it."""
+        built: dict[str, Attribute] = {}
+        for key, body in plain.bodies.items():
+            inner = f"{name}/{key}/"
+            builder = _Builder(body, self._opset, self._origins, self._promised, inner, self._scope)
+            graph = built[key] = builder.graph()
+            if graph.inputs or len(graph.outputs) != len(plain.outputs):
+                raise NotPlainError(f"{key} of {name!r} takes inputs, or gives another number")
+        return built
 
     def _add_made_constant(self, node: str, array: Array) -> str:
         """Take in a constant that the file does not have, and return its name."""
@@ -174,6 +212,7 @@ def _check_form(node: PlainNode, opset: int) -> None:
     signature = find_signature(node.op_type, opset)
     if signature is not None:
         kinds = {name: _kind(content) for name, content in node.attributes.items()}
+        kinds.update(dict.fromkeys(node.bodies, "graph"))
         mistake = find_mistake(signature, node.inputs, node.outputs, kinds)
         mistake = mistake or find_wrong_value(node.op_type, node.attributes.items())
         if mistake is not None:
@@ -189,7 +228,7 @@ def _kind(content: Attribute) -> str | None:
 
 def _infer(graph: Graph, plain: PlainGraph) -> None:
     """Infer all types; the file's word counts only for the names of lengths that stay open."""
-    if not infer_graph_types(graph):
+    if not infer_graph_types(graph, leaves_lengths=True):
         raise NotPlainError("some types are for onnx to infer")
     declared: Mapping[str, TensorType | None] = dict(plain.outputs)
     for value in graph.outputs:

@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ...graph import Attribute
-from .plain_proto import NotPlainError, PlainNode
+from .plain_fields import NotPlainError
+from .plain_proto import PlainNode
 
 __all__ = ["NEWEST_IR_VERSION", "NEWEST_OPSET", "OLDEST_OPSET", "needs_upgrade", "upgrade"]
 

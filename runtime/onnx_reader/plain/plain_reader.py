@@ -22,8 +22,10 @@ from ...graph.slabs import Slabs
 from ...type_inference import ContradictionError
 from ..wire.file_structure import LARGE_BYTES, copy_structure, read_range
 from ..wire.limits import LimitError
+from .plain_fields import NotPlainError
 from .plain_graph import build_model, opset_versions
-from .plain_proto import NotPlainError, ReadRaw, decode_model
+from .plain_proto import decode_model
+from .plain_tensors import ReadRaw
 
 if TYPE_CHECKING:
     from onnx import ModelProto

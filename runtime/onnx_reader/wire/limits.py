@@ -20,7 +20,9 @@ __all__ = [
     "LimitError",
     "check_bytes",
     "check_count",
+    "check_depth",
     "check_limits",
+    "check_node_count",
     "check_operator",
     "check_type",
     "graph_fields",
@@ -66,7 +68,13 @@ def check_count(what: str, count: int, most: int, way_out: str = "split the mode
         )
 
 
-def _check_depth(depth: int) -> None:
+def check_node_count(count: int) -> None:
+    """Raise LimitError for too many nodes of a model."""
+    check_count("nodes", count, MOST_NODES)
+
+
+def check_depth(depth: int) -> None:
+    """Raise LimitError for a graph inside too many others; the main graph is of depth 1."""
     way_out = "join conditions of nested Ifs by And, or split the model"
     check_count("bodies inside each other", depth - 1, MOST_DEPTH, way_out)
 
@@ -136,12 +144,12 @@ def _check_bytes(data: bytes) -> None:
             waiting.append((graph_fields(data, part.content, part.end), _NODE, 1))
     while waiting:
         items, number, depth = waiting.pop()
-        _check_depth(depth)
+        check_depth(depth)
         for node in items:
             if node.number != number or node.wire_type != BYTES:
                 continue
             count += 1
-            check_count("nodes", count, MOST_NODES)
+            check_node_count(count)
             for attribute in _inner(data, node, _ATTRIBUTES):
                 for body in _inner(data, attribute, _BODIES):
                     inner = graph_fields(data, body.content, body.end)
@@ -162,7 +170,7 @@ def check_limits(graph: onnx.GraphProto) -> None:
     count = 0
     while waiting:
         inner, depth = waiting.pop()
-        _check_depth(depth)
+        check_depth(depth)
         lists: Sequence[tuple[str, Sequence[object]]] = (
             ("initializers in a graph", inner.initializer),
             ("sparse initializers in a graph", inner.sparse_initializer),
@@ -173,7 +181,7 @@ def check_limits(graph: onnx.GraphProto) -> None:
         for what, items in lists:
             check_count(what, len(items), MOST_TENSORS)
         count += len(inner.node)
-        check_count("nodes", count, MOST_NODES)
+        check_node_count(count)
         for index, node in enumerate(inner.node):
             check_operator(node.op_type, index, node.name)
             for attribute in node.attribute:

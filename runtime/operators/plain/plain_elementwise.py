@@ -122,6 +122,17 @@ def where(condition: Array, x: Array, y: Array) -> Array:
     return np.where(condition, x, y)
 
 
+@plain("Clip", since=11)
+def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array:
+    """Bring numbers between two bounds, of which the upper one counts where they cross.
+
+    Exporters write a bound as a list of one, too: the result has the shape of x.
+    """
+    _check_same_type(x, *(bound for bound in (low, high) if bound is not None))
+    bounded = x if low is None else np.maximum(x, low.reshape(()))
+    return np.asarray(bounded if high is None else np.minimum(bounded, high.reshape(())))
+
+
 @plain("Identity", since=1)
 def identity(x: object) -> object:
     """Return the value itself."""

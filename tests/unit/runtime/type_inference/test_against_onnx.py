@@ -34,14 +34,14 @@ LEAST_TYPED_MODEL_COUNT = 1319
 shapes that come from an input."""
 
 UNRULED = """
-AffineGrid BitCast BlackmanWindow Col2Im Compress ConcatFromSequence DFT Det HammingWindow
-HannWindow If ImageDecoder Loop MelWeightMatrix NegativeLogLikelihoodLoss NonMaxSuppression
-NonZero Optional OptionalGetElement OptionalHasElement Scan SequenceAt SequenceConstruct
-SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap SoftmaxCrossEntropyLoss
-SplitToSequence StringNormalizer StringSplit TfIdfVectorizer Unique
+AffineGrid BitCast BlackmanWindow Col2Im ConcatFromSequence DFT Det HammingWindow HannWindow If
+ImageDecoder Loop MelWeightMatrix NegativeLogLikelihoodLoss Optional OptionalGetElement
+OptionalHasElement Scan SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert
+SequenceLength SequenceMap SoftmaxCrossEntropyLoss SplitToSequence StringNormalizer StringSplit
+TfIdfVectorizer
 """
-"""Operators of the newest operator set without a rule: with bodies, of sequences, with shapes that
-depend on data, and what is rare."""
+"""Operators of the newest operator set without a rule: with bodies (``branches`` has If), of
+sequences, and what is rare."""
 
 PARTS = 8
 FEW = ["mobilenet_v2", "bert_base", "lstm_tagger"]

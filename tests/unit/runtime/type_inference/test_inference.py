@@ -13,9 +13,9 @@ from aioinfer.runtime.type_inference import (
 )
 from onnx_text import parse
 
-BEHIND_NONZERO = """
-g (float[2,3] x, float[4] z) => (int64[2,m] p, float[9] y) {
-    p = NonZero(x) t = Relu(x) y = Add(t, z)
+BEHIND_SEQUENCE = """
+g (float[2,3] x, float[4] z) => (seq(float[2,3]) p, float[9] y) {
+    p = SequenceConstruct(x) t = Relu(x) y = Add(t, z)
 }
 """
 
@@ -42,7 +42,7 @@ def test_a_contradiction_names_the_node_and_what_it_is_given_and_changes_nothing
 
 
 def test_a_contradiction_behind_a_node_without_a_rule_is_found() -> None:
-    model = unread(BEHIND_NONZERO)
+    model = unread(BEHIND_SEQUENCE)
     assert not infer_graph_types(model.graph)
     with pytest.raises(ContradictionError, match="Add"):
         correct_graph_types(model.graph)
@@ -67,15 +67,16 @@ def test_a_length_that_a_rule_leaves_open_is_told_by_nothing_else() -> None:
 
 def test_lengths_without_a_rule_are_opened_with_all_that_follows_from_them() -> None:
     model = parse("""
-    g (float[2,k] x, float[4] z) => (int64[2,m] p, int64[m,2] q, float[2,k] y) {
-        p = NonZero(x) q = Transpose(p) y = Relu(x)
+    g (float[2,k] x, float[4] z) => (float[2,m] p, float[m,2] q, float[2,k] y) {
+        s = SequenceConstruct(x) i = Constant <value_int = 0> ()
+        p = SequenceAt(s, i) q = Transpose(p) y = Relu(x)
     }
     """)
-    p, q, y = (node.outputs[0] for node in model.graph.nodes)
-    p.type, q.type = TensorType(DType.INT64, (2, 6)), TensorType(DType.INT64, (6, 2))
+    _, p, q, y = (node.outputs[0] for node in model.graph.nodes)
+    p.type, q.type = TensorType(DType.FLOAT32, (2, 6)), TensorType(DType.FLOAT32, (6, 2))
     y.type = TensorType(DType.FLOAT32, (9, 9))
     correct_graph_types(model.graph)
-    assert p.type == q.type == TensorType(DType.INT64, (None, None))
+    assert p.type == q.type == TensorType(DType.FLOAT32, (None, None))
     assert y.type == TensorType(DType.FLOAT32, (2, "k"))
 
 
@@ -97,3 +98,75 @@ def test_what_is_said_of_custom_operators_stays() -> None:
     t.type = TensorType(DType.FLOAT32, (3, 5))
     correct_graph_types(model.graph)
     assert t.type == y.type == TensorType(DType.FLOAT32, (3, 5))
+
+
+def test_lengths_that_depend_on_data_may_be_left_open() -> None:
+    model = parse("g (float[2,3] x) => (int64[m,2] y) { p = NonZero(x) y = Transpose(p) }")
+    before = [node.outputs[0].type for node in model.graph.nodes]
+    for node in model.graph.nodes:
+        node.outputs[0].type = None
+    assert not infer_graph_types(model.graph)
+    assert [node.outputs[0].type for node in model.graph.nodes] == [None, None]
+    assert infer_graph_types(model.graph, leaves_lengths=True)
+    assert [str(node.outputs[0].type) for node in model.graph.nodes] == [
+        "int64[2,?]",
+        "int64[?,2]",
+    ]
+    assert before[0] == TensorType(DType.INT64, (2, None))
+
+
+BRANCHES = """
+g (bool c, float[n,3] x, float[4] z) => (float[a,b] y) {
+    y = If (c) <
+        then_branch = t () => (float[d,e] p) { s = Relu(x) p = %s },
+        else_branch = f () => (float[d,e] q) { q = %s }
+    >
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("then", "other", "expected"),
+    [
+        ("Neg(s)", "Exp(x)", "float32[n,3]"),
+        ("Neg(s)", "Transpose(x)", "float32[?,?]"),
+        ("Concat <axis = 0> (s, x)", "Exp(x)", "float32[?,3]"),
+        ("Neg(s)", "Identity(x)", "float32[n,3]"),
+    ],
+)
+def test_an_if_gives_what_its_branches_agree_on(then: str, other: str, expected: str) -> None:
+    model = parse(BRANCHES % (then, other))
+    (node,) = model.graph.nodes
+    node.outputs[0].type = None
+    for body in node.bodies():
+        for inner in body.nodes:
+            inner.outputs[0].type = None
+    assert infer_graph_types(model.graph)
+    assert str(node.outputs[0].type) == expected
+    assert str(next(iter(node.bodies()[0].nodes)).outputs[0].type) == "float32[n,3]"
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        ("Neg(s)", "Squeeze(z)"),
+        ("Add(s, z)", "Exp(x)"),
+        ("Neg(s)", "com.acme.Swirl(x)"),
+        ("Neg(s)", "Cast <to = 7> (x)"),
+    ],
+    ids=["of other ranks", "an impossible one", "a custom one", "of other types"],
+)
+def test_branches_that_do_not_agree_tell_nothing_and_change_nothing(
+    branches: tuple[str, str],
+) -> None:
+    model = parse(BRANCHES % ("Neg(s)", "Exp(x)"))
+    other = parse(BRANCHES.replace("float[4] z", "float[n,3] z") % branches)
+    z = other.graph.inputs[2]
+    z.type = model.graph.inputs[2].type
+    (node,) = other.graph.nodes
+    inner = [made for body in node.bodies() for item in body.nodes for made in item.outputs]
+    for value in inner:
+        value.type = TensorType(DType.FLOAT32, (7, 7))
+    before = [node.outputs[0].type, *(value.type for value in inner)]
+    assert not infer_graph_types(other.graph, leaves_lengths=True)
+    assert [node.outputs[0].type, *(value.type for value in inner)] == before

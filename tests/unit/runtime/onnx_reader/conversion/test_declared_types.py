@@ -72,8 +72,8 @@ def test_of_an_output_that_inference_leaves_open_the_file_gives_the_symbols_alon
         "<int64[1, 5] w> { w = NonZero (x) where = Identity (w) y = Reshape (x, shape) }"
     )
     assert types_of(proto) == {
-        "w": "int64[?,?]",
-        "where": "int64[?,count]",
+        "w": "int64[1,?]",
+        "where": "int64[1,count]",
         "y": "float32[rows,?]",
     }
 

@@ -132,7 +132,7 @@ def test_types_of_values_are_inferred_in_bodies_too() -> None:
     )
     body = model.node("If_0").bodies()[0]
     assert [str(node.outputs[0].type) for node in body.nodes] == ["float32[2]", "float32[2]"]
-    assert str(model.outputs[0].type) == "float32[?]", "which branch runs depends on data"
+    assert str(model.outputs[0].type) == "float32[2]", "both branches make that"
 
 
 def test_sequence_and_optional_types_are_kept() -> None:

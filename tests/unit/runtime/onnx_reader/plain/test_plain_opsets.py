@@ -8,6 +8,7 @@ import onnx.defs
 import pytest
 
 from aioinfer.runtime.graph import Node
+from aioinfer.runtime.onnx_reader.plain.plain_fields import NotPlainError
 from aioinfer.runtime.onnx_reader.plain.plain_opsets import (
     _CHANGES_BEFORE_18,
     _FROM,
@@ -15,7 +16,7 @@ from aioinfer.runtime.onnx_reader.plain.plain_opsets import (
     OLDEST_OPSET,
     upgrade,
 )
-from aioinfer.runtime.onnx_reader.plain.plain_proto import NotPlainError, PlainNode
+from aioinfer.runtime.onnx_reader.plain.plain_proto import PlainNode
 from aioinfer.runtime.type_inference import find_rule
 
 TYPED = sorted(

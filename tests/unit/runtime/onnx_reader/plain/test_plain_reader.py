@@ -23,8 +23,10 @@ from aioinfer.runtime.onnx_reader.onnx_models import read_any_model
 from aioinfer.runtime.onnx_reader.plain.plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET
 from aioinfer.runtime.onnx_reader.plain.plain_proto import decode_model
 from aioinfer.runtime.onnx_reader.plain.plain_reader import read_plain_bytes, read_plain_file
+from aioinfer.runtime.onnx_reader.wire import limits
 from aioinfer.runtime.onnx_reader.wire.limits import LimitError
 from aioinfer.runtime.type_inference import ContradictionError
+from unit.runtime.onnx_native.same_models import first_difference
 
 SUITE = Path(onnx.__file__).parent / "backend" / "test" / "data"
 SUITE_FILES = sorted(SUITE.glob("*/*/model.onnx"))
@@ -173,9 +175,8 @@ def test_the_file_names_open_lengths_of_outputs() -> None:
     assert str(ours.outputs[0].type) == "float32[rows,3]"
 
 
-@pytest.mark.parametrize(("length", "is_plain"), [("n", True), (2, False)])
-def test_pads_that_are_computed_leave_no_rank_to_onnx(length: int | str, is_plain: bool) -> None:
-    """Unless all inputs are static: then lengths that depend on data are for onnx to tell."""
+@pytest.mark.parametrize("length", ["n", 2])
+def test_pads_that_are_computed_leave_no_rank_to_onnx(length: int | str) -> None:
     pads = """pairs = Reshape (given, two) turned = Transpose <perm = [1, 0]> (pairs)
         pads = Reshape (turned, all) y = Pad (x, pads)"""  # as exporters turn those of PyTorch
     graph = f"""g (float[{length}, 3] x, int64[4] given) => (float y)
@@ -183,10 +184,81 @@ def test_pads_that_are_computed_leave_no_rank_to_onnx(length: int | str, is_plai
     proto = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {graph}')
     data = proto.SerializeToString()
     ours = read_plain_bytes(data)
-    assert (ours is not None) is is_plain
-    if ours is not None:
-        assert str(ours.outputs[0].type) == "float32[?,?]"
-        _assert_same(ours, read_any_model(data))
+    assert ours is not None
+    assert str(ours.outputs[0].type) == "float32[?,?]"
+    _assert_same(ours, read_any_model(data))
+
+
+def test_lengths_that_depend_on_data_stay_open() -> None:
+    data = _model([_node("NonZero", "x")])
+    ours = read_plain_bytes(data)
+    assert ours is not None
+    assert str(ours.outputs[0].type) == "int64[2,?]"
+    _assert_same(ours, read_any_model(data))
+
+
+BRANCHES = {
+    "captured": "p = Add (r, w)",
+    "passed through": "p = Identity (r)",
+    "constants": "k = Constant <value_ints = [0]> () o = Unsqueeze (r, k) p = Squeeze (o, k)",
+    "changed since": "l, n = Split <axis = 0> (r) p = Concat <axis = 0> (n, l)",
+    "as long as the data": "z = NonZero (r) z_t = Transpose (z) f = Cast <to = 1> (z_t) "
+    "k = Constant <value_ints = [0, 1]> () o = Slice (f, k, k) p = Pad (f, o)",
+    "nested": """i = Cast <to = 9> (w) p = If (c) <
+        then_branch = a () => (float[u, 3] b) { h = Mul (r, w) b = Neg (h) },
+        else_branch = d () => (float[u, 3] e) { e = Abs (x) }>""",
+}
+
+
+@pytest.mark.parametrize("opset", [13, 17, 18, NEWEST_OPSET])
+@pytest.mark.parametrize("then", [key for key in BRANCHES if key != "as long as the data"])
+def test_branches_are_read_as_onnx_reads_them(then: str, opset: int) -> None:
+    text = BRANCHES[then]
+    if opset >= 18:
+        text = text.replace("Split <axis = 0>", "Split <axis = 0, num_outputs = 2>")
+    data = _with_branches(text, opset=opset)
+    ours = read_plain_bytes(data)
+    assert ours is not None
+    assert first_difference(ours, read_any_model(data)) is None
+
+
+def test_a_constant_that_only_a_branch_reads_is_read() -> None:
+    ours = read_plain_bytes(_with_branches(BRANCHES["nested"]))
+    assert ours is not None
+    np.testing.assert_array_equal(ours.graph.initializers["w"].constant, np.float32([2]))
+
+
+def test_branches_deep_inside_each_other_are_refused_by_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MOST_DEPTH", 2)
+    assert read_plain_bytes(_with_branches(BRANCHES["nested"])) is not None
+    monkeypatch.setattr(limits, "MOST_DEPTH", 1)
+    with pytest.raises(LimitError, match="over 1 bodies inside each other"):
+        read_plain_bytes(_with_branches(BRANCHES["nested"]))
+
+
+def test_nodes_in_branches_count_among_those_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = _with_branches(BRANCHES["constants"])
+    monkeypatch.setattr(limits, "MOST_NODES", 6)
+    assert read_plain_bytes(data) is not None
+    monkeypatch.setattr(limits, "MOST_NODES", 5)
+    with pytest.raises(LimitError, match="over 5 nodes"):
+        read_plain_bytes(data)
+
+
+def test_a_large_branch_is_left_to_onnx() -> None:
+    weights = numpy_helper.from_array(np.ones((512, 1024), np.float32), "w")
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["w"], ["b"])],
+        "branch",
+        [],
+        [helper.make_empty_tensor_value_info("b")],
+        [weights],
+    )
+    flag = numpy_helper.from_array(np.array(True), "flag")
+    node = _node("If", "flag", then_branch=body, else_branch=body)
+    assert read_plain_bytes(_model([node], initializer=[flag])) is None
 
 
 def test_nodes_without_names_get_those_that_onnx_reading_gives() -> None:
@@ -210,16 +282,28 @@ def _with_function() -> bytes:
     return bytes(model.SerializeToString())
 
 
-def _with_body() -> bytes:
-    branch = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["b"])],
-        "branch",
-        [],
-        [helper.make_empty_tensor_value_info("b")],
-    )
-    flag = numpy_helper.from_array(np.array(True), "flag")
-    node = _node("If", "flag", then_branch=branch, else_branch=branch)
-    return _model([node], initializer=[flag])
+def _with_loop() -> bytes:
+    graph = """g (float[2, 3] x, int64 count, bool go) => (float[2, 3] y) {
+        y = Loop (count, go, x) <body = b (int64 i, bool on, float[2, 3] s)
+            => (bool still, float[2, 3] next) { still = Identity (on) next = Neg (s) }>
+    }"""
+    return _parsed(graph)
+
+
+def _with_branches(then: str, other: str = "q = Neg (x)", opset: int = 17) -> bytes:
+    graph = f"""g (bool c, float[2, 3] x) => (float[d, e] y) <float[1] w = {{2}}> {{
+        r = Mul (x, w)
+        y = If (c) <
+            then_branch = t () => (float[k, 3] p) {{ {then} }},
+            else_branch = f () => (float[m, 3] q) {{ {other} }}
+        >
+    }}"""
+    return _parsed(graph, opset)
+
+
+def _parsed(graph: str, opset: int = 17) -> bytes:
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {graph}')
+    return bytes(model.SerializeToString())
 
 
 def _with_constant(outputs: Sequence[str] = ("c",), **value: Any) -> bytes:
@@ -242,7 +326,6 @@ NOT_PLAIN = {
         [_node("Swirl", "x", domain="com.acme")], opsets=[helper.make_opsetid("com.acme", 1)]
     ),
     "an operator that nobody knows": _model([_node("Swirl", "x")]),
-    "shapes that depend on data": _model([_node("NonZero", "x")]),
     "nodes in another order": _model(
         [helper.make_node("Relu", ["a"], ["y"]), helper.make_node("Relu", ["x"], ["a"])]
     ),
@@ -259,7 +342,19 @@ NOT_PLAIN = {
         initializer=[numpy_helper.from_array(np.zeros((1, 1, 2), np.float32), "w")],
     ),
     "functions": _with_function(),
-    "bodies": _with_body(),
+    "a loop": _with_loop(),
+    "a branch that uses what comes later": _with_branches("p = Neg (y)"),
+    "a branch that defines an outer value anew": _with_branches("r = Neg (x) p = Neg (r)"),
+    "a branch that gives nothing that is there": _with_branches("q = Neg (x)"),
+    "branches of other ranks": _with_branches(
+        "p = Flatten (x)", "q = ReduceSum <keepdims = 0> (x)"
+    ),
+    "an impossible branch": _with_branches("z = Concat <axis = 0> (w, w) p = Add (x, z)"),
+    "a loop in a branch": _with_branches(
+        """count, go = Split <axis = 0> (w) i = Cast <to = 7> (w) o = Cast <to = 9> (w)
+        p = Loop (i, o, x) <body = b (int64 n, bool on, float[2, 3] s)
+            => (bool still, float[2, 3] next) { still = Identity (on) next = Neg (s) }>"""
+    ),
     "data elsewhere": _with_external_data(),
     "strings": _model(
         [_node("Identity", "s")],
@@ -383,8 +478,8 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 def test_why_a_model_is_not_plain_is_told_to_who_debugs(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "aioinfer"):
-        assert read_plain_bytes(_with_body()) is None
-    assert "attribute" in caplog.text
+        assert read_plain_bytes(_with_loop()) is None
+    assert "Loop" in caplog.text
 
 
 def test_the_numbers_of_the_newest_opset_are_those_of_onnx() -> None:
