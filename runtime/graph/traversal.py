@@ -29,10 +29,11 @@ def all_nodes(graph: Graph) -> Iterator[Node]:
 def all_values(graph: Graph) -> Iterator[Value]:
     """Walk the inputs of a graph and of all bodies inside, and what their nodes make."""
     yield from graph.inputs
-    for node in all_nodes(graph):
+    for node in graph.nodes:
         yield from node.outputs
-        for body in node.bodies():
-            yield from body.inputs
+        if node.attributes:
+            for body in node.bodies():
+                yield from all_values(body)
 
 
 def constant_values(graph: Graph) -> list[Value]:

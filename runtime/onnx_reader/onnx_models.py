@@ -11,10 +11,10 @@ from ..graph import Model, check_graph
 from ..onnx_native.calls import start_helper
 from ..onnx_native.element_types import add_element_types
 from ..type_inference import correct_graph_types, infer_graph_types
+from ..type_inference.collected_types import promise_to_bodies
 from ..type_inference.declared_lengths import with_declared_symbols
 from ..type_inference.promised_types import keep_promises, promised_values
 from .conversion.builder import build_graph
-from .conversion.collected_types import promise_to_bodies
 from .conversion.declared_types import infer_afresh
 from .conversion.functions import inline_functions
 from .conversion.mixed_element_types import check_element_types

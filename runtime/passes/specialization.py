@@ -192,11 +192,14 @@ def _without_proof(value: Value, known: ValueType) -> ValueType:
 
 
 def _derived_values(graph: Graph) -> Iterator[Value]:
-    """Walk what nodes make and what bodies are given: everything but inputs and constants."""
+    """Walk what nodes make and what bodies are given: everything but inputs and constants.
+
+    A loop's counter is not derived: it has the shape in which the body wants it.
+    """
     for node in all_nodes(graph):
         yield from node.outputs
         for body in node.bodies():
-            yield from body.inputs
+            yield from body.inputs[node.op == "Loop" :]
 
 
 def _bind_type(known: ValueType, bindings: Mapping[str, Dim]) -> ValueType:

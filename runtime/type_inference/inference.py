@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from ..graph import Graph, Node, TensorType, Value, ValueType, is_static
-from ..graph.traversal import all_nodes
-from .branches import has_branches, types_of_branches
+from ..graph.traversal import all_nodes, all_values
+from .bodies import has_told_bodies, types_of_bodies
 from .content.shape_content import ShapeContent
 from .declared_lengths import with_open_lengths
 from .rules import STANDARD_DOMAINS, find_rule
@@ -26,11 +26,12 @@ def infer_graph_types(graph: Graph, *, leaves_lengths: bool = False) -> bool:
 
     True says that every value, those in bodies included, has an element type and a rank, and all
     its lengths, too, if the inputs of the graph have: unless that ``leaves_lengths`` open which
-    depend on data. Fails for loops, sequences and other domains than ONNX's: ask onnx then, and
-    ``correct_graph_types`` after it. Raises ContradictionError for a node that contradicts itself,
-    but for one in a branch; then, too, nothing has changed. O(nodes), no I/O.
+    depend on data. Fails for sequences and other domains than ONNX's, and for bodies that
+    contradict themselves: ask onnx then, and ``correct_graph_types`` after it. Raises
+    ContradictionError for a node of the graph itself that does; then, too, nothing has changed.
+    O(nodes), no I/O.
     """
-    before = {value: value.type for node in all_nodes(graph) for value in node.outputs}
+    before = {value: value.type for value in all_values(graph)}
     is_told = False
     try:
         contents = ShapeContent()
@@ -122,11 +123,9 @@ def _infer_node(node: Node, contents: ShapeContent) -> bool:
 def _types_of(node: Node, contents: ShapeContent) -> Sequence[TensorType | None] | None:
     if node.type_rule is not None:
         return node.type_rule(node)
-    if has_branches(node):
-        return types_of_branches(node, lambda inner: _infer_node(inner, contents))
     rule = find_rule(node)
     if rule is None:
-        return None
+        return types_of_bodies(node, contents, _infer_node) if has_told_bodies(node) else None
     for value in node.inputs:
         if value is not None and not has_rank(value.type):
             return None

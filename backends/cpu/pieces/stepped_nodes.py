@@ -154,10 +154,11 @@ class SteppedNodes:
             return None
         if _has_bodies(node):
             return self._find_in_bodies(node)
-        missing = self.find_missing(node)
-        if missing is None:
+        refusal = KERNELS.find_refusal(node)
+        if refusal is None and not KERNELS.content_sources(node):
             return None
-        return KERNELS.find_refusal(node) or (missing if KERNELS.content_sources(node) else None)
+        missing = self.find_missing(node)
+        return None if missing is None else refusal or missing
 
 
 def is_left_to_numpy(node: Node) -> bool:

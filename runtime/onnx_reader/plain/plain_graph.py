@@ -13,6 +13,7 @@ import numpy as np
 from ....errors import GraphError, ModelError
 from ...graph import Attribute, DType, Graph, Model, Node, TensorType, Value
 from ...type_inference import ContradictionError, find_rule, infer_graph_types
+from ...type_inference.collected_types import promise_to_bodies
 from ...type_inference.declared_lengths import with_declared_symbols
 from ...type_inference.promised_types import keep_promises
 from ..data.constants import constant_array
@@ -35,7 +36,7 @@ _UNREAD = Value("")
 """Stands for all constants that nothing reads, whose names are taken nevertheless."""
 
 _KINDS = {int: "int", float: "float", str: "string", np.ndarray: "tensor"}
-_WITH_BODIES = frozenset({"If"})
+_WITH_BODIES = frozenset({"If", "Loop", "Scan"})
 """Operators with bodies of which we infer the types; those of others are for onnx."""
 
 
@@ -50,6 +51,8 @@ def build_model(plain: PlainModel, path: Path | None) -> Model:
         graph = _Builder(plain.graph, opsets[""], Origins(), promised).graph()
         _infer(graph, plain.graph)
         keep_promises(graph, promised)
+        declared = (known for _, known in plain.graph.outputs)
+        promise_to_bodies(zip(graph.outputs, declared, strict=True))
     except ContradictionError:
         raise
     except (ModelError, GraphError) as error:
@@ -128,7 +131,8 @@ class _Builder:
         if len(set(names)) < len(names):
             raise NotPlainError("an output is there twice")
         self._graph.outputs = [self._value(name) for name in names]
-        self._promised.update((self._scope[name], known) for name, known in self._plain.outputs)
+        for name, known in (*self._plain.inputs, *self._plain.outputs):
+            self._promised[self._scope[name]] = known
         return self._graph
 
     def _define(self, value: Value, name: str = "") -> Value:
@@ -188,14 +192,12 @@ class _Builder:
         self._graph.append(node)
 
     def _bodies(self, plain: PlainNode, name: str) -> dict[str, Attribute]:
-        """Build the branches of a node, which may use all that is made before it."""
+        """Build the bodies of a node, which may use all that is made before it."""
         built: dict[str, Attribute] = {}
         for key, body in plain.bodies.items():
             inner = f"{name}/{key}/"
             builder = _Builder(body, self._opset, self._origins, self._promised, inner, self._scope)
-            graph = built[key] = builder.graph()
-            if graph.inputs or len(graph.outputs) != len(plain.outputs):
-                raise NotPlainError(f"{key} of {name!r} takes inputs, or gives another number")
+            built[key] = builder.graph()
         return built
 
     def _add_made_constant(self, node: str, array: Array) -> str:

@@ -1,10 +1,10 @@
 """A model file decoded without onnx and protobuf: what ordinary models consist of, and no more.
 
 An exported model is one graph of nodes with numbers, texts and tensors for attributes; its weights
-apart it is small. That much is decoded here, straight from the wire format, and so are the branches
-of an If. Whatever else a file may hold (loops, functions, sparse tensors, strings, data in other
-files, types that are no tensors), and whatever looks odd, raises :class:`NotPlainError`; onnx then
-reads the file, and says what is wrong with it if something is.
+apart it is small. That much is decoded here, straight from the wire format, and so are the bodies
+of If, Loop and Scan. Whatever else a file may hold (functions, sparse tensors, strings, data in
+other files, types that are no tensors), and whatever looks odd, raises :class:`NotPlainError`; onnx
+then reads the file, and says what is wrong with it if something is.
 
 Source: the field numbers of onnx.proto.
 """
@@ -79,7 +79,8 @@ class PlainGraph:
         self.nodes: list[PlainNode] = []
         self.initializers: list[tuple[str, Array | None]] = []
         """Without their content if nothing reads them."""
-        self.inputs: list[tuple[str, TensorType]] = []
+        self.inputs: list[tuple[str, TensorType | None]] = []
+        """Those of a body need no type: they have that of what it is given."""
         self.outputs: list[tuple[str, TensorType | None]] = []
 
 
@@ -157,7 +158,7 @@ class _Decoder:
                 name, known = value_info(cut(self._data, item))
                 if not name:
                     refuse_nameless("input", len(graph.inputs))
-                if known is None:
+                if known is None and self._depth == 1:
                     raise NotPlainError(f"input {name!r} has no type")
                 graph.inputs.append((name, known))
             elif number == 12:

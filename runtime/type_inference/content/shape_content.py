@@ -8,7 +8,7 @@ told of one is exactly what the node would compute.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ...graph import Node, Shape, TensorType, Value
 from .lengths import LIMIT, ContentRule, Lengths, constant_lengths, known_integers
@@ -56,6 +56,11 @@ class ShapeContent:
         for value, lengths in zip(node.outputs, found or (), strict=False):
             self._note(value, lengths)
         return None
+
+    def forget(self, values: Iterable[Value]) -> None:
+        """Know nothing of these values any more, which are about to be inferred again."""
+        for value in values:
+            self._known.pop(value, None)
 
     def _note(self, value: Value, lengths: Lengths) -> bool:
         """Remember a content, unless it is too long or of another type than the graph expects."""

@@ -79,10 +79,19 @@ def _check_count(node: Node, index: int, what: str, wanted: int) -> None:
         raise ContradictionError(f"it has {product(given.shape)} {what}, and not {wanted}")
 
 
-def _given_axes(node: Node, contents: ShapeContent, index: int, default: int) -> list[int] | None:
+def _count(node: Node, index: int) -> int | None:
+    """Return how many numbers a list has, whatever they are; None where that is not known."""
+    given = operand(node, index)
+    count = None if given is None else product(given.shape)
+    return count if isinstance(count, int) else None
+
+
+def _given_axes(
+    node: Node, contents: ShapeContent, index: int, default: int | None
+) -> list[int] | None:
     """Read an input of axes; where it is left out, they are the first ones."""
     if operand(node, index) is None:
-        return list(range(default))
+        return None if default is None else list(range(default))
     return contents.integers(node, index)
 
 
@@ -235,13 +244,15 @@ def _slice(node: Node, contents: ShapeContent) -> Types:
         _check_list(node, index, what, DType.INT32)
         _check_most(node, index, what, shape)
     starts, ends = contents.dims(node, 1), contents.dims(node, 2)
-    given = None if starts is None else _given_axes(node, contents, 3, len(starts))
-    axes = None if given is None or shape is None else axes_of(given, len(shape))
-    if shape is None or starts is None or ends is None or axes is None:
+    if shape is None:
         return None
-    steps = [1] * len(starts) if operand(node, 4) is None else contents.integers(node, 4)
-    if steps is None:
-        return None
+    given = _given_axes(node, contents, 3, _count(node, 1))
+    axes = list(range(len(shape))) if given is None else axes_of(given, len(shape))
+    steps = contents.integers(node, 4)
+    if operand(node, 4) is None and starts is not None:
+        steps = [1] * len(starts)
+    if given is None or starts is None or ends is None or steps is None:
+        return _types(node, with_dims(shape, axes, [None] * len(axes)))
     counts = [len(starts), len(ends), len(axes), len(steps)]
     if len(set(counts)) > 1:
         raise ContradictionError(f"it has {counts} starts, ends, axes and steps: not as many")
@@ -267,6 +278,8 @@ def _sliced(dim: Dim, start: Dim, end: Dim, step: int) -> Dim:
 def _expand(node: Node, contents: ShapeContent) -> Types:
     _check_list(node, 1, "the shape to expand to")
     shape, target = _shape(node), contents.dims(node, 1)
+    if target is None and (count := _count(node, 1)) is not None:
+        target = (None,) * count
     if shape is None or target is None:
         return None
     if any(isinstance(dim, int) and dim < 0 for dim in target):
@@ -282,7 +295,7 @@ def _tile(node: Node, contents: ShapeContent) -> Types:
         return None
     _check_count(node, 1, "repeats", len(shape))
     if repeats is None:
-        return None
+        repeats = (None,) * len(shape)
     if any(isinstance(n, int) and n < 0 for n in repeats):
         raise ContradictionError(
             f"{shape_text(shape)} cannot be repeated {shape_text(repeats)} times: a count from 0 "

@@ -49,6 +49,8 @@ def _constant_of_shape(node: Node, contents: ShapeContent) -> Types:
     shape, value = contents.dims(node, 0), node.attributes.get("value")
     if isinstance(value, np.ndarray) and value.size != 1:
         raise ContradictionError(f"its value has to be one number, and there are {value.size}")
+    if shape is None and listed is not None and isinstance(listed.shape[0], int):
+        shape = (None,) * listed.shape[0]
     if shape is None:
         return None
     if any(isinstance(dim, int) and dim < 0 for dim in shape):
@@ -81,7 +83,7 @@ def _range(node: Node, contents: ShapeContent) -> Types:
     if start is not None and limit is not None and delta is not None:
         return (TensorType(first.dtype, (_count(start, limit, delta),)),)
     if None in bounds:
-        return None
+        return (TensorType(first.dtype, (None,)),)
     end = contents.dims(node, 1)
     length = end[0] if end and start == 0 and delta == 1 else None
     return (TensorType(first.dtype, (length,)),)

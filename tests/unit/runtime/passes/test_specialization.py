@@ -241,5 +241,11 @@ def test_what_a_loop_collects_keeps_the_lengths_that_its_body_promises() -> None
     assert shape_of(body.inputs[0]) == ()
     assert shape_of(body.outputs[2]) == (3,)
     state = body.outputs[1].type
-    assert state == TensorType(DType.FLOAT32), "a state may change its shape"
-    assert shape_of(loop.outputs[1]) == ("k", None), "only its body says so"
+    assert state == TensorType(DType.FLOAT32, (3,)), "an Add of what it was keeps its shape"
+    assert shape_of(loop.outputs[1]) == ("k", 3)
+
+
+def test_a_counter_keeps_the_shape_in_which_the_body_wants_it() -> None:
+    text = LOOPED.replace("int64 i,", "int64[1] i,")
+    (loop,) = specialize(parse(text), {"x": (3,)}).graph.nodes
+    assert shape_of(loop.bodies()[0].inputs[0]) == (1,)

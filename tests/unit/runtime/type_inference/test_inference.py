@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import onnx.parser
 import pytest
 
 from aioinfer.errors import ModelError
 from aioinfer.runtime.graph import DType, Model, SequenceType, TensorType
+from aioinfer.runtime.graph.traversal import all_values
 from aioinfer.runtime.type_inference import (
     ContradictionError,
     correct_graph_types,
@@ -170,3 +172,101 @@ def test_branches_that_do_not_agree_tell_nothing_and_change_nothing(
     before = [node.outputs[0].type, *(value.type for value in inner)]
     assert not infer_graph_types(other.graph, leaves_lengths=True)
     assert [node.outputs[0].type, *(value.type for value in inner)] == before
+
+
+def types_of_loop(text: str) -> list[str]:
+    """Forget all types of a graph whose one node is a loop, and infer its outputs' again."""
+    model = parse(text)
+    (node,) = model.graph.nodes
+    for value in all_values(model.graph):
+        if value not in model.graph.inputs:
+            value.type = None
+    assert infer_graph_types(model.graph, leaves_lengths=True)
+    assert all(value.type is not None for value in all_values(model.graph))
+    return [str(value.type) for value in node.outputs]
+
+
+LOOP = """
+g (int64 n, bool c, float[a,3] x, float[2,3] z) => (float[k,l] y, float[k,l,m] all) {
+    y, all = Loop (n, c, %s) <body = b (int64 i, bool on, float[k,l] s)
+        => (bool still, float[k,l] t, float[k,l] item) { still = %s t = %s item = Neg(s) }>
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "goes_on", "made", "expected"),
+    [
+        ("x", "Identity(on)", "Relu(s)", ["float32[a,3]", "float32[?,a,3]"]),
+        ("z", "Identity(c)", "Add(s, z)", ["float32[2,3]", "float32[?,2,3]"]),
+        ("z", "Not(on)", "Concat<axis = 0>(s, z)", ["float32[?,3]", "float32[?,?,3]"]),
+        ("z", "Not(on)", "Transpose(s)", ["float32[?,?]", "float32[?,?,?]"]),
+        ("x", "Not(on)", "Transpose(z)", ["float32[?,?]", "float32[?,?,?]"]),
+    ],
+)
+def test_a_state_has_the_lengths_that_no_iteration_changes(
+    given: str, goes_on: str, made: str, expected: list[str]
+) -> None:
+    assert types_of_loop(LOOP % (given, goes_on, made)) == expected
+
+
+def test_what_was_told_of_the_first_iteration_is_not_believed_of_the_next() -> None:
+    """The state's shape is a constant in the first walk, and made of it is another state."""
+    text = """
+    g (int64 n, float[2] x, float[9] z) => (float[k] y, float[l] w) {
+        y, w = Loop (n, "", x, z) <body = b (int64 i, bool on, float[k] s, float[l] v)
+            => (bool still, float[k] t, float[l] u) {
+                still = Identity(on) t = Concat<axis = 0>(s, s)
+                h = Shape(s) u = ConstantOfShape(h)
+            }>
+    }
+    """
+    assert types_of_loop(text) == ["float32[?]", "float32[?]"]
+
+
+@pytest.mark.parametrize(
+    ("axes", "expected"),
+    [
+        ("", ["float32[3]", "float32[a,3]"]),
+        ("scan_output_axes = [1],", ["float32[3]", "float32[3,a]"]),
+        ("scan_output_axes = [-2],", ["float32[3]", "float32[a,3]"]),
+    ],
+)
+def test_a_scan_collects_as_many_items_as_it_is_given(axes: str, expected: list[str]) -> None:
+    text = f"""
+    g (float[3] s, float[a,3] x) => (float[k] y, float[k,l] all) {{
+        y, all = Scan <num_scan_inputs = 1, {axes} body = b (float[3] s_, float[3] item)
+            => (float[3] t, float[3] made) {{ t = Add(s_, item) made = Neg(t) }}> (s, x)
+    }}
+    """
+    assert types_of_loop(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LOOP % ("x", "Identity(on)", "Squeeze(s)"),
+        LOOP % ("x", "Identity(on)", "Cast<to = 7>(s)"),
+        LOOP % ("x", "Identity(on)", "com.acme.Swirl(s)"),
+        LOOP.replace("y, all", "y") % ("x", "Identity(on)", "Neg(s)"),
+    ],
+    ids=["another rank", "another type", "a custom operator", "another number of outputs"],
+)
+def test_a_body_that_does_not_fit_tells_nothing_and_changes_nothing(text: str) -> None:
+    model = parse(LOOP % ("x", "Identity(on)", "Neg(s)"))
+    other = onnx.parser.parse_graph(text)
+    (node,) = model.graph.nodes
+    (body,) = node.bodies()
+    wrong = next(inner for inner in other.node[0].attribute[0].g.node if inner.output[0] == "t")
+    (right,) = (inner for inner in body.nodes if inner.outputs[0].name == "t")
+    right.op_type, right.domain = wrong.op_type, wrong.domain
+    right.attributes.update((item.name, item.i) for item in wrong.attribute)
+    if len(other.node[0].output) == 1:
+        body.outputs = body.outputs[:2]
+    values = list(all_values(model.graph))
+    for value in values:
+        if value not in model.graph.inputs:
+            value.type = TensorType(DType.FLOAT32, (7, 7))
+    before = [value.type for value in values]
+    assert not infer_graph_types(model.graph, leaves_lengths=True)
+    assert [value.type for value in values] == before

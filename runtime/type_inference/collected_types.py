@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...graph import Graph, TensorType, Value, ValueType
+from ..graph import Graph, TensorType, Value, ValueType
 
 __all__ = ["promise_to_bodies"]
 
