@@ -63,6 +63,8 @@ def _types_of_if(node: Node, bodies: Sequence[Graph], is_told: Callable[[Graph],
 
 
 def _types_of_loop(node: Node, bodies: Sequence[Graph], is_told: Callable[[Graph], bool]) -> Types:
+    if len(bodies) != 1:
+        return None
     (body,) = bodies
     states = [value for value in node.inputs[1:] if value is not None]  # and whether it goes on
     given = [value.type for value in states]
@@ -81,8 +83,11 @@ def _types_of_loop(node: Node, bodies: Sequence[Graph], is_told: Callable[[Graph
 
 
 def _types_of_scan(node: Node, bodies: Sequence[Graph], is_told: Callable[[Graph], bool]) -> Types:
+    scanned = node.attributes.get("num_scan_inputs")
+    if len(bodies) != 1 or not isinstance(scanned, int):
+        return None
     (body,) = bodies
-    count = len(node.inputs) - int(node.attributes["num_scan_inputs"])
+    count = len(node.inputs) - scanned
     if (
         not 0 <= count < len(node.inputs)
         or len(body.inputs) != len(node.inputs)

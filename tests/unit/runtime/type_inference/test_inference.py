@@ -6,7 +6,7 @@ import onnx.parser
 import pytest
 
 from aioinfer.errors import ModelError
-from aioinfer.runtime.graph import DType, Model, SequenceType, TensorType
+from aioinfer.runtime.graph import DType, Graph, Model, Node, SequenceType, TensorType, Value
 from aioinfer.runtime.graph.traversal import all_values
 from aioinfer.runtime.type_inference import (
     ContradictionError,
@@ -270,3 +270,11 @@ def test_a_body_that_does_not_fit_tells_nothing_and_changes_nothing(text: str) -
     before = [value.type for value in values]
     assert not infer_graph_types(model.graph, leaves_lengths=True)
     assert [value.type for value in values] == before
+
+
+@pytest.mark.parametrize("op_type", ["If", "Loop", "Scan"])
+def test_a_node_without_its_bodies_tells_nothing(op_type: str) -> None:
+    x = Value("x", TensorType(DType.BOOL, ()))
+    graph = Graph("g", [x])
+    graph.append(Node(op_type, [x, x], [Value("y")], name="n"))
+    assert not infer_graph_types(graph, leaves_lengths=True)
