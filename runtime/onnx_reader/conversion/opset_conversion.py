@@ -17,7 +17,9 @@ from .batched_scan import (
     hide_batched_scans,
     split_batched_scans,
 )
+from .forgotten_operators import is_forgotten
 from .naming import Snapshot, restore_names
+from .old_meanings import find_old_meanings, restore_meanings
 from .structure import all_nodes, all_tensors
 
 __all__ = ["convert", "is_newest", "normalize_opsets", "read_opsets"]
@@ -99,8 +101,10 @@ def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
     if is_newest(model):
         return model
     target, version = onnx.defs.onnx_opset_version(), read_opsets(model)[""]
+    meanings = find_old_meanings(model, version)
     if not _needs_converter(model, version, target):
         _write_opsets(model, {**read_opsets(model), "": target})
+        restore_meanings(model.graph, meanings, origins, version)
         return model
     snapshot, symbols = Snapshot.of(model.graph), known_symbols(model)
     untold = _outputs_without_shape(model) if has_guessed_types(model) else frozenset()
@@ -125,6 +129,7 @@ def convert(model: onnx.ModelProto, origins: Origins) -> onnx.ModelProto:
     opsets.pop(_UNKNOWN_DOMAIN, None)
     _write_opsets(converted, opsets)
     restore_names(converted.graph, snapshot, origins)
+    restore_meanings(converted.graph, meanings, origins, version)
     split_batched_scans(converted, scans, origins)
     for info in converted.graph.output:  # the converter writes down what it infers
         if info.name in untold and info.type.HasField("tensor_type"):
@@ -152,12 +157,13 @@ def _outputs_without_shape(model: onnx.ModelProto) -> frozenset[str]:
 
 
 def _hide_unknown_operators(model: onnx.ModelProto, version: int) -> None:
-    # The converter stops at the first standard operator without a schema, and passes other domains.
+    # The converter stops at the first of ONNX's operators that it does not know, and passes others.
     found = False
     for node in all_nodes(model.graph.node):
-        if node.domain or _has_schema(node.op_type, version):
+        is_hidden = is_forgotten(node, version)
+        if node.domain or (_has_schema(node.op_type, version) and not is_hidden):
             continue
-        if onnx.defs.has(node.op_type):
+        if onnx.defs.has(node.op_type) and not is_hidden:
             first = onnx.defs.get_schema(node.op_type).since_version
             raise ModelError(
                 f"node {node.name!r} is a {node.op_type}, which came with a later opset (now of "
