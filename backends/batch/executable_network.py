@@ -341,10 +341,12 @@ class BatchNetwork(OuterNetwork):
         return Trace(self.name, self.device, spans, whole.forgot_until_ns, whole.nodes)
 
     def explain(self) -> str:
-        return (
-            f"{self.compiled.explain()}; requests that come while it is busy share a run, of up to "
+        first, *others = self.compiled.explain().split("\n")
+        first += (
+            f"; requests that come while it is busy share a run, of up to "
             f"{self.most_rows} rows{self._padding_text()}"
         )
+        return "\n".join([first, *others])
 
     def _padding_text(self) -> str:
         if self.padding is None:

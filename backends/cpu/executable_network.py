@@ -323,6 +323,14 @@ class CpuNetwork(ExecutableNetwork):
         plan = self._compiler.latest
         return copy_graph(self._model.graph) if plan is None else described_graph(plan)
 
+    def how_computed(self) -> tuple[str, ...]:
+        with late_imports:
+            from .plans.number_types import NumberRules, number_lines
+
+        compiler = self._compiler
+        rules = NumberRules.of(self.config, compiler.engine.instruction_set)
+        return number_lines([(self._model.graph, compiler.latest)], rules)
+
     def _release_device(self) -> None:
         self._core.executors.release(self._streams)
         self._core.executors.release(self._compile_executor)

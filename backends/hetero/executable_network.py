@@ -151,8 +151,14 @@ class HeteroNetwork(ExecutableNetwork):
         return graph
 
     def explain(self) -> str:
-        text = explain_partition(self.partition)
-        return f"{text}\n{self.reason}" if self.reason else text
+        parts = zip(self.partition.subgraphs, self._networks, strict=True)
+        lines = [explain_partition(self.partition)]
+        for subgraph, network in parts:
+            told = [*network.remarks, *network.how_computed()]
+            if told:
+                title = f"numbers of subgraph {subgraph.index} on {subgraph.device}:"
+                lines.append("\n  ".join([title, *told]))
+        return "\n".join([*lines, self.reason] if self.reason else lines)
 
     def diagram(self, language: Literal["dot", "svg"]) -> str:
         """Draw every node in the colour of its device, and what crosses with its size."""

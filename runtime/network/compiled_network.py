@@ -217,7 +217,18 @@ class CompiledNetwork(Closing):
         return Trace(self.name, self.device, spans, recorder.forgot_until_ns, nodes)
 
     def explain(self) -> str:
-        """Return in words which device runs which node, and why."""
+        """Return in words which device runs which node, and why, and in which numbers it does."""
+        return "\n  ".join([self.explanation(), *self.how_computed()])
+
+    def how_computed(self) -> Sequence[str]:
+        """(optional) Say which nodes compute in other numbers than float32; a line for each kind.
+
+        It is made when it is asked for, of what has been compiled by then.
+        """
+        return ()
+
+    def explanation(self) -> str:
+        """(optional) Return the first line of ``explain``."""
         graph = self.runtime_graph()
         text = f"{self.name}: all {len(graph)} nodes on {self.device}, {self.reason}"
         if self.removed_nodes:

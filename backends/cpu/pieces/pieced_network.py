@@ -15,6 +15,7 @@ import numpy as np
 
 from ....errors import AioInferError, PropertyError, TensorError, UnsupportedOpError
 from ....executors import NOW, Lane, Ready, StreamsConfig
+from ....executors.late_imports import late_imports
 from ....runtime.devices.plugin import CoreHandle
 from ....runtime.graph import Graph, Model, Node, TensorType, copy_graph
 from ....runtime.graph.mapped_file import read_constants
@@ -195,12 +196,20 @@ class PiecedNetwork(ExecutableNetwork):
     def runtime_graph(self) -> Graph:
         return copy_graph(self._model.graph)
 
-    def explain(self) -> str:
+    def explanation(self) -> str:
         planned, steps = len(self._pieces), self._step_count
         return (
-            f"{super().explain()}; {planned} pieces are planned when their sizes are known, and "
-            f"{steps} nodes, whose sizes or flow depend on data, are steps between them"
+            f"{super().explanation()}; {planned} pieces are planned when their sizes are known, "
+            f"and {steps} nodes, whose sizes or flow depend on data, are steps between them"
         )
+
+    def how_computed(self) -> tuple[str, ...]:
+        with late_imports:
+            from ..plans.number_types import NumberRules, number_lines
+
+        rules = NumberRules.of(self.config, self._engine.instruction_set)
+        parts = [(piece.model.graph, piece.compiler.latest) for piece in self._pieces]
+        return number_lines(parts, rules)
 
     def _release_device(self) -> None:
         self._core.executors.release(self._streams)
