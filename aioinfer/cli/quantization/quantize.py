@@ -9,7 +9,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from ...errors import ModelError
 from ...runtime.devices.core import Core
+from ...runtime.graph import Graph
 from ...runtime.tensors.tensor import ports_of
 from ..arguments import OptionError
 from ..console import make_console, print_table
@@ -19,6 +21,16 @@ from .quantizer import Quantization, quantize
 from .samples import read_samples
 
 __all__ = ["run_quantize"]
+
+_QUANTISED = (
+    "DequantizeLinear",
+    "DynamicQuantize",
+    "QAttention",
+    "QGemm",
+    "QLinear",
+    "QuantizeLinear",
+)
+"""How operators on stored numbers begin."""
 
 
 def run_quantize(parsed: argparse.Namespace) -> int:
@@ -33,6 +45,8 @@ def run_quantize(parsed: argparse.Namespace) -> int:
         )
     if target.exists() and source.exists() and target.samefile(source):
         raise OptionError(f"-o {str(target)!r} is the model itself; give another file")
+    if not target.absolute().parent.is_dir():
+        raise OptionError(f"-o {str(target)!r}: there is no folder {str(target.parent)!r}")
     chosen = Quantization(
         is_dynamic=parsed.dynamic,
         format=parsed.format,
@@ -46,16 +60,20 @@ def run_quantize(parsed: argparse.Namespace) -> int:
     with Core() as core:
         model = core.read_model(source)
         _refuse_unknown(chosen.exclude, [node.name for node in model.graph.nodes])
-        samples = read_samples(parsed.data or (), ports_of(model.inputs)) if parsed.data else []
+        _refuse_quantised(source, model.graph)
+        samples: list[dict[str, Any]] = []
+        if parsed.data:
+            measures = not chosen.is_dynamic
+            samples = read_samples(parsed.data, ports_of(model.inputs), must_be_finite=measures)
         samples = samples[: parsed.samples]
         began_s = perf_counter()
         constants = (value.constant for value in model.graph.initializers.values())
         weight_bytes = sum(array.nbytes for array in constants if array is not None)
-        quantize(source, target, samples, chosen, weight_bytes)
+        quantize(source, target, samples, chosen, weight_bytes, core.read_model)
         console.print(
             f"wrote {target} ({target.stat().st_size / 1e6:.1f} MB, of "
             f"{source.stat().st_size / 1e6:.1f}) in {perf_counter() - began_s:.1f} s, "
-            f"{'with ranges of each run' if chosen.is_dynamic else f'by {len(samples)} samples'}",
+            f"{'with ranges of each run' if chosen.is_dynamic else f'by {_counted(samples)}'}",
             soft_wrap=True,
         )
         if not samples:
@@ -67,12 +85,26 @@ def run_quantize(parsed: argparse.Namespace) -> int:
         add_sample(differences, made, expected)
     print_table(
         console,
-        f"{len(samples)} samples on {parsed.d}",
+        f"{_counted(samples)} on {parsed.d}",
         ("output", ">largest", ">largest error", ">mean error", ">signal to noise", ">same choice"),
         [_row(item) for item in differences.values()],
         fold=("output",),
     )
     return 0
+
+
+def _counted(samples: Sequence[Any]) -> str:
+    return f"{len(samples)} sample" + ("" if len(samples) == 1 else "s")
+
+
+def _refuse_quantised(model: Path, graph: Graph) -> None:
+    """Raise ModelError for a model that has been quantised: the quantizer would break it."""
+    for node in graph.nodes:
+        if node.op_type.startswith(_QUANTISED) or node.op_type.endswith("Integer"):
+            raise ModelError(
+                f"model {str(model)!r} is quantised already: node {node.name!r} is "
+                f"{node.op_type}; give the float model that it was made of"
+            )
 
 
 def _refuse_unknown(names: Sequence[str], known: Sequence[str]) -> None:

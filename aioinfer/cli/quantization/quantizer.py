@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...errors import ModelError, NotSupportedError
+from ...errors import AioInferError, ModelError, NotSupportedError
 
 __all__ = ["Quantization", "quantize"]
 
@@ -44,16 +46,26 @@ def quantize(
     samples: Sequence[Mapping[str, Array]],
     chosen: Quantization,
     weight_bytes: int,
+    check: Callable[[Path], object],
 ) -> None:
     """Write a quantised model; ``samples`` calibrate it, unless it is dynamic. Blocks.
 
     ``weight_bytes`` are those of the model's constants: what one file cannot hold gets another.
+    ``check`` reads what was made, before it takes the target's place: then it is whole, or not
+    there.
 
-    Raises NotSupportedError without onnxruntime, and ModelError for what its quantizer refuses.
+    Raises NotSupportedError without onnxruntime, and ModelError for what its quantizer refuses, or
+    makes and ``check`` raises AioInferError for.
     """
     library = _library()
-    with tempfile.TemporaryDirectory(prefix="aioinfer-quantize-") as folder:
-        prepared = Path(folder) / "prepared.onnx"
+    place = Path(os.path.realpath(target))
+    with (
+        tempfile.TemporaryDirectory(prefix=".aioinfer-quantize-", dir=place.parent) as beside,
+        tempfile.TemporaryDirectory(prefix="aioinfer-quantize-") as folder,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of NaN: the error says more
+        prepared, made = Path(folder) / "prepared.onnx", Path(beside) / place.name
         is_large = weight_bytes > _LARGEST_PROTO
         try:
             library.quant_pre_process(
@@ -66,11 +78,11 @@ def quantize(
                 "use_external_data_format": is_large,
             }
             if chosen.is_dynamic:
-                library.quantize_dynamic(str(prepared), str(target), **common)
+                library.quantize_dynamic(str(prepared), str(made), **common)
             else:
                 library.quantize_static(
                     str(prepared),
-                    str(target),
+                    str(made),
                     _reader(library, samples),
                     quant_format=library.QuantFormat[_FORMATS[chosen.format]],
                     activation_type=library.QuantType[_TYPES[chosen.activations]],
@@ -81,10 +93,20 @@ def quantize(
             raise
         except Exception as error:
             text = " ".join(str(error).split()) or type(error).__name__
+            if text == "scale issue":
+                text = "a value inside the model is NaN or infinite with one of the samples"
             raise ModelError(
                 f"onnxruntime's quantizer cannot quantise {str(model)!r}: {text}; nodes can be "
                 f"left out with --exclude"
             ) from error
+        try:
+            check(made)
+        except AioInferError as error:
+            raise ModelError(
+                f"what onnxruntime's quantizer has made of {str(model)!r} is no model: {error}"
+            ) from error
+        for path in sorted(Path(beside).iterdir(), key=lambda path: path.name == place.name):
+            path.replace(place.parent / path.name)  # weights come before the model that names them
 
 
 def _library() -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.graph import TensorType
+from ...errors import TensorError
+from ...runtime.graph import DType, TensorType
 from ...runtime.tensors.tensor import Port, check_value
 from ..arguments import OptionError
 from ..input_files import ARRAY_SUFFIXES, find_files, read_arrays
@@ -17,18 +18,21 @@ __all__ = ["read_samples"]
 
 Array = np.ndarray[Any, Any]
 
+_FLOATING = frozenset(item.numpy for item in DType if item.is_floating)
 _ROWS = 32
 """Rows of a sample whose first length is open: quantizers keep what a sample makes in memory."""
 
 
-def read_samples(items: Sequence[str], ports: Sequence[Port]) -> list[dict[str, Array]]:
+def read_samples(
+    items: Sequence[str], ports: Sequence[Port], *, must_be_finite: bool = False
+) -> list[dict[str, Array]]:
     """Read the samples that the items of --data name, each with an array for every input.
 
     An array is one sample, several with one axis more than the input has, or several batches one
     after another. Raises OptionError where inputs have none or not equally many, and TensorError
-    for what does not fit.
+    for what does not fit; with ``must_be_finite`` also for NaN and infinities, which give no range.
     """
-    files = find_files(items, ports)
+    files = find_files(items, ports, "--data")
     others = [
         path
         for paths in files.by_input.values()
@@ -41,6 +45,10 @@ def read_samples(items: Sequence[str], ports: Sequence[Port]) -> list[dict[str, 
             f"is given, after any preprocessing"
         )
     read = read_arrays(files, ports)
+    if must_be_finite:
+        for name, found in read.items():
+            for path, array in found:
+                _refuse_infinite(array, name, path)
     parts = {
         port.name: [
             part
@@ -56,6 +64,22 @@ def read_samples(items: Sequence[str], ports: Sequence[Port]) -> list[dict[str, 
             f"{', '.join(f'{count} of {name!r}' for name, count in counts.items()) or 'no inputs'}"
         )
     return [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)]
+
+
+def _refuse_infinite(array: Array, name: str, path: Path) -> None:
+    if array.dtype not in _FLOATING:
+        return
+    is_lost = ~np.isfinite(array)
+    if not is_lost.any():
+        return
+    place = [int(index) for index in np.unravel_index(int(is_lost.argmax()), array.shape)]
+    what = "NaN" if np.isnan(array[tuple(place)]) else "infinity"
+    raise TensorError(
+        f"--data: input {name!r} holds {what} in file {str(path)!r}, at {place}, and no range of "
+        f"values can be measured with that ({int(is_lost.sum())} of {array.size} numbers are not "
+        f"finite); leave such samples out",
+        tensor=name,
+    )
 
 
 def _parts(array: Array, port: Port, path: Path, is_one_batch: bool) -> Iterator[Array]:

@@ -151,6 +151,20 @@ def test_damaged_numpy_files_are_refused(content: bytes) -> None:
         load_arrays(find_files(["a.npy"], [IMAGE]), [IMAGE])
 
 
+def test_a_file_of_another_kind_is_said_to_be_one() -> None:
+    Path("a.npz").write_text("hello")
+    with pytest.raises(TensorError, match=r"begins with b'hello', as no \.npy and no \.npz does"):
+        load_arrays(find_files(["a.npz"], [IMAGE]), [IMAGE])
+
+
+def test_messages_name_the_option_that_was_given() -> None:
+    with pytest.raises(OptionError, match=r"--data 'none\.npy': there is no file"):
+        find_files(["none.npy"], [IMAGE], "--data")
+    np.savez("other.npz", a=np.zeros(1), b=np.zeros(1))
+    with pytest.raises(OptionError, match=r"--data 'other\.npz': it holds a, b"):
+        load_arrays(find_files(["other.npz"], [IMAGE], "--data"), [IMAGE])
+
+
 def test_pickled_arrays_are_refused() -> None:
     np.save("a.npy", np.array([{}], object), allow_pickle=True)
     with pytest.raises(TensorError, match=r"cannot read 'a\.npy' as a numpy file"):

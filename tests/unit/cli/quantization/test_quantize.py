@@ -91,7 +91,8 @@ def test_what_is_missing_or_wrong_is_said(
         (["--data", str(tmp_path / "none.npz")], "no file or folder"),
         (["--data", images, "--exclude", "Conf_0"], "--exclude: there is no node 'Conf_0'"),
         (["--data", images, "-o", digits], "is the model itself"),
-        (["--data", digits], "cannot tell what"),
+        (["--data", digits], f"--data {digits!r}: cannot tell what"),
+        (["--data", images, "-o", str(tmp_path / "none" / "y.onnx")], "there is no folder"),
         (["--data", images, "--weights", "int4"], "not one of int8, uint8"),
     ):
         finished = aioinfer("quantize", "-m", digits, "-o", target, *given)
@@ -99,6 +100,85 @@ def test_what_is_missing_or_wrong_is_said(
         assert finished.err.startswith("error: ")
         assert said in finished.err
         assert not Path(target).exists()
+
+
+@pytest.mark.parametrize("lost", [np.nan, np.inf])
+def test_samples_that_are_no_numbers_are_named(
+    aioinfer: Run, digits: str, images: str, tmp_path: Path, lost: float
+) -> None:
+    rows = np.load(images)["image"]
+    rows[3, 0, 2, 1] = lost
+    np.savez(tmp_path / "lost.npz", image=rows)
+    given = ["-m", digits, "--data", str(tmp_path / "lost.npz"), "-o", str(tmp_path / "y.onnx")]
+    finished = aioinfer("quantize", *given)
+    assert finished.code == 1
+    assert "input 'image' holds " in finished.err
+    assert "lost.npz', at [3, 0, 2, 1]" in finished.err
+    assert not (tmp_path / "y.onnx").exists()
+    assert aioinfer("quantize", "--dynamic", *given).code == 0  # nothing is measured with them
+
+
+def test_what_becomes_nan_inside_is_said(
+    aioinfer: Run, images: str, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    node = onnx.helper.make_node
+    types = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 1, 8, 8])
+        for name in ("image", "y")
+    ]
+    weights = onnx.numpy_helper.from_array(np.ones((8, 8), np.float32), "w")
+    minus = onnx.numpy_helper.from_array(np.float32(-100), "minus")
+    nodes = [
+        node("Add", ["image", "minus"], ["a"]),
+        node("Log", ["a"], ["b"]),
+        node("MatMul", ["b", "w"], ["y"]),
+    ]
+    graph = onnx.helper.make_graph(nodes, "g", types[:1], types[1:], [weights, minus])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    path = tmp_path / "log.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), path)
+    target = str(tmp_path / "y.onnx")
+    finished = aioinfer("quantize", "-m", str(path), "--data", images, "-o", target)
+    assert finished.code == 1
+    assert "a value inside the model is NaN or infinite" in finished.err
+    assert not [item for item in recwarn if issubclass(item.category, RuntimeWarning)]
+    assert not Path(target).exists()
+
+
+def test_a_quantised_model_is_refused_before_anything_is_written(
+    aioinfer: Run, digits: str, images: str, tmp_path: Path
+) -> None:
+    once, twice = str(tmp_path / "once.onnx"), tmp_path / "twice.onnx"
+    assert aioinfer("quantize", "-m", digits, "--dynamic", "-o", once).code == 0
+    finished = aioinfer("quantize", "-m", once, "--data", images, "-o", str(twice))
+    assert finished.code == 1
+    assert "is quantised already" in finished.err
+    assert not twice.exists()
+
+
+def test_a_model_that_cannot_be_read_again_does_not_take_its_place(
+    aioinfer: Run, digits: str, images: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = importlib.import_module("onnxruntime.quantization")
+
+    def write_half(_model: str, target: str, *given: Any, **options: Any) -> None:
+        Path(target).write_bytes(b"half a model")
+
+    monkeypatch.setattr(library, "quantize_static", write_half)
+    target = tmp_path / "y.onnx"
+    target.write_bytes(b"what was there")
+    finished = aioinfer("quantize", "-m", digits, "--data", images, "-o", str(target))
+    assert finished.code == 1
+    assert "is no model" in finished.err
+    assert target.read_bytes() == b"what was there"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_one_sample_is_one(aioinfer: Run, digits: str, images: str, tmp_path: Path) -> None:
+    given = ["--data", images, "-o", str(tmp_path / "y.onnx"), "-d", "REFERENCE"]
+    finished = aioinfer("quantize", "-m", digits, *given, "--samples", "1")
+    assert "by 1 sample\n" in finished.out
+    assert "1 sample on REFERENCE" in finished.out
 
 
 def test_a_model_that_the_quantizer_refuses(
