@@ -73,8 +73,8 @@ def _types_of_loop(node: Node, bodies: Sequence[Graph], is_told: Callable[[Graph
     if len(body.inputs) != len(given) + 1 or len(body.outputs) != len(node.outputs) + 1:
         return None
     counter = body.inputs[0]
-    if not isinstance(counter.type, TensorType) or len(counter.type.shape or ()) != 1:
-        counter.type = TensorType(DType.INT64, ())  # a body may declare it a list of one number
+    is_list = isinstance(counter.type, TensorType) and len(counter.type.shape or ()) == 1
+    counter.type = TensorType(DType.INT64, (1,) if is_list else ())  # as the body declares it
     kept = _kept(body, body.inputs[1:], given, is_told)
     if kept is None:
         return None

@@ -127,7 +127,7 @@ def _tensor_type(data: bytes) -> TensorType | None:
 
 
 def _shape(data: bytes) -> tuple[Dim, ...]:
-    return tuple([_dim(cut(data, item)) for item in fields(data, 0, len(data))])
+    return tuple([_dim(cut(data, item)) for item in fields(data, 0, len(data)) if item.number == 1])
 
 
 def _dim(data: bytes) -> Dim:

@@ -278,3 +278,23 @@ def test_a_node_without_its_bodies_tells_nothing(op_type: str) -> None:
     graph = Graph("g", [x])
     graph.append(Node(op_type, [x, x], [Value("y")], name="n"))
     assert not infer_graph_types(graph, leaves_lengths=True)
+
+
+@pytest.mark.parametrize(
+    ("declared", "found"),
+    [
+        (TensorType(DType.INT64, (1,)), "int64[1]"),
+        (TensorType(DType.INT16, (7,)), "int64[1]"),
+        (TensorType(DType.INT64, (1, 1)), "int64[]"),
+        (TensorType(DType.FLOAT32), "int64[]"),
+        (None, "int64[]"),
+    ],
+)
+def test_a_counter_is_one_number_or_a_list_of_one_as_its_body_declares_it(
+    declared: TensorType | None, found: str
+) -> None:
+    model = parse(LOOP % ("x", "Identity(on)", "Relu(s)"))
+    (body,) = next(iter(model.graph.nodes)).bodies()
+    body.inputs[0].type = declared
+    assert infer_graph_types(model.graph)
+    assert str(body.inputs[0].type) == found

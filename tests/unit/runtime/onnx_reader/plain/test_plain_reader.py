@@ -298,6 +298,16 @@ def test_a_large_branch_is_left_to_onnx() -> None:
     assert read_plain_bytes(_model([node], initializer=[flag])) is None
 
 
+def test_what_a_shape_has_beside_its_lengths_is_passed_over() -> None:
+    proto = onnx.load_from_string(_model([_node("Relu", "x")]))
+    text = proto.graph.input[0].type.SerializeToString()
+    assert text.endswith(b"\x12\x08\x0a\x02\x08\x02\x0a\x02\x08\x03")
+    odd = text.replace(b"\x0a\x02\x08\x03", b"\x1a\x02\x08\x03")  # field 3, which is none
+    ours = read_plain_bytes(proto.SerializeToString().replace(text, odd))
+    assert ours is not None
+    assert str(ours.inputs[0].type) == "float32[2]"
+
+
 def test_nodes_without_names_get_those_that_onnx_reading_gives() -> None:
     nodes = [
         helper.make_node("Relu", ["x"], ["a"]),
