@@ -120,7 +120,7 @@ def _document(
 
 def _partition_document(division: Division) -> dict[str, Any]:
     partition = division.partition
-    expected = partition.expected
+    expected = partition.expectation()
     return {
         "devices": list(partition.devices),
         "subgraphs": [

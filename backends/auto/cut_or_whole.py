@@ -54,11 +54,12 @@ class PlannedCore(Protocol):
 
 @dataclass(frozen=True)
 class CutChoice:
-    """A model is to be cut: on which device, with which properties, and why."""
+    """Whether a model is to be cut: on which device, with which properties, and why."""
 
     device: str
     config: Mapping[str, Any]
     reason: str
+    is_cut: bool = True
 
     def arguments(self, model: Model) -> tuple[Model, str, Mapping[str, Any]]:
         """Return those of load_network."""
@@ -72,7 +73,7 @@ def choose_cut(
     answers: Mapping[str, SupportMap],
     config_of: Callable[[str], Mapping[str, Any]],
 ) -> CutChoice | None:
-    """Return how to cut a model if that is faster than all of it on ``whole``; None: it is not."""
+    """Weigh a cut model against all of it on ``whole``; None: there is nothing to weigh."""
     support = answers.get(CUT_ON)
     if support is None or whole not in SPEEDS or whole == CUT_ON:
         return None
@@ -93,13 +94,14 @@ def choose_cut(
     ]
     cut_s = expected_s(pieces, [cut.bytes or 0 for cut in partition.cuts])
     whole_s = expected_s([Piece(whole, list(costs.values()))])
-    if cut_s * BETTER_BY > whole_s:
-        return None
+    is_cut = cut_s * BETTER_BY <= whole_s
     reason = (
         f"{device} is expected to take {1000 * cut_s:.3g} ms a request, and {whole} alone "
         f"{1000 * whole_s:.3g} ms"
     )
-    return CutChoice(device, config, reason)
+    if not is_cut:
+        reason = f"not cut, as {reason}, and a cut has to be {BETTER_BY} times as fast"
+    return CutChoice(device, config, reason, is_cut)
 
 
 def _sum(costs: Iterable[NodeCost | None]) -> NodeCost:

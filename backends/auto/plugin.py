@@ -114,7 +114,9 @@ class AutoPlugin(VirtualPlugin):
                 return self._load_moving(load, candidates)
             takers = iter(())
         cut = self._cut(load, first)
-        if cut is not None:
+        if cut is not None and not cut.is_cut:
+            load.choice.weighed = cut.reason
+        elif cut is not None:
             return self._own(load, self.core.load_network(*cut.arguments(load.model)), cut.reason)
         if load.memory is not None:
             return self._load_fastest(load, [first, *takers])
@@ -220,7 +222,7 @@ class AutoPlugin(VirtualPlugin):
 
     def _own(self, load: _Load, network: ExecutableNetwork, why: str = "") -> ExecutableNetwork:
         """Have a device's own network say why it was chosen."""
-        reasons = [*load.choice.refusals, *([why] if why else [])]
+        reasons = [*load.choice.refusals, *filter(None, [load.choice.weighed, why])]
         network.reason = "; ".join(["chosen by AUTO", *reasons])
         return network
 
@@ -379,6 +381,8 @@ class _Choice:
     refusals: list[str] = field(default_factory=list)
     installs: dict[str, str] = field(default_factory=dict)
     """Devices that are only not installed, and the commands that install them."""
+    weighed: str = ""
+    """Why the model is not cut, with what is expected of both ways."""
 
     def error(self, way_out: str) -> NotSupportedError:
         reasons = ". ".join(self.refusals) or f"none of {list(DEFAULT_ORDER)} is installed"

@@ -7,12 +7,13 @@ different devices, and under a policy the nodes that they leave are placed anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from ...errors import DeviceError, UnsupportedOpError
+from ...errors import ClosedError, DeviceError, UnsupportedOpError
 from ...executors.cached_property import cached_property
+from ...runtime.costs import Shapes
 from ...runtime.devices.extension import NodeRule, TypeRuleOf, find_extension, tell_types
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Model, Node
@@ -27,8 +28,8 @@ from ...runtime.passes import (
 from ...runtime.properties.properties import INPUT_SHAPES, Configuration
 from ...runtime.type_inference import correct_graph_types
 from .division import Division
-from .partition import make_partition
-from .policies.policy import Expected, follow_policy, policy_of
+from .partition import Partition, make_partition
+from .policies.policy import Expected, follow_policy, judge_priority, policy_of
 from .subgraphs.affinity import NodeOrigin, Placement, Wish, place_nodes, refuse, wishes_of
 from .subgraphs.cutting import cut_model, node_edges
 from .subgraphs.schedule import execution_order
@@ -37,6 +38,27 @@ from .subgraphs.signatures import static_shapes
 from .subgraphs.unfolded import follow_users, is_wanted_by_user
 
 __all__ = ["ModelDivider", "Placing"]
+
+
+@dataclass(frozen=True)
+class Takers:
+    """Called with a node of the executed graph, returns the devices that may run it."""
+
+    answers: Mapping[str, SupportMap]
+    wishes: Mapping[str, Wish]
+
+    def __call__(self, node: Node) -> frozenset[str]:
+        found = set(self.answers)
+        for name in node.fused_from:
+            wish = self.wishes.get(name)
+            missing = Support(False)
+            found = {
+                device
+                for device in found
+                if self.answers[device].get(name, missing).supported
+                and (wish is None or wish.device == device)
+            }
+        return frozenset(found or {str(node.affinity)})
 
 
 @dataclass(frozen=True)
@@ -59,19 +81,10 @@ class Placing:
                 found.update(dict.fromkeys(node.origins, self.wishes[node.name]))
         return found
 
-    def takers(self, node: Node) -> frozenset[str]:
-        """Return the devices that may run a node of the executed graph."""
-        found = set(self.answers)
-        for name in node.fused_from:
-            wish = self.wishes_of_origins.get(name)
-            missing = Support(False)
-            found = {
-                device
-                for device in found
-                if self.answers[device].get(name, missing).supported
-                and (wish is None or wish.device == device)
-            }
-        return frozenset(found or {str(node.affinity)})
+    @property
+    def takers(self) -> Takers:
+        """What tells which devices may run a node; it holds no model."""
+        return Takers(self.answers, self.wishes_of_origins)
 
 
 @dataclass(frozen=True)
@@ -147,6 +160,9 @@ class ModelDivider:
         partition = make_partition(
             whole, cut, by_origin, _main_names(report.removed_names, nodes), devices, expected
         )
+        if policy == "PRIORITY" and len(ordered) > 1:
+            judge = partial(self._judged, whole, placing.takers, partition)
+            partition = replace(partition, judge=judge)
         return Division(whole, cut, partition)
 
     def _answers(self, model: Model) -> dict[str, SupportMap]:
@@ -189,15 +205,13 @@ class ModelDivider:
         self, policy: str, whole: Model, placing: Placing, by_origin: dict[str, Placement]
     ) -> Expected:
         """Place the executed nodes anew; those that the user has placed stay where they are."""
-        signatures = self.config[INPUT_SHAPES]
-        shapes = static_shapes(whole, signatures[0]) if signatures else {}
         placements, expected = follow_policy(
             policy,
             whole.graph,
             placing.takers,
             list(placing.answers),
             self.config,
-            shapes,
+            self._shapes(whole),
             self._fact,
         )
         for node, placement in zip(whole.graph.nodes, placements, strict=True):
@@ -207,6 +221,24 @@ class ModelDivider:
                 reason = by_origin[name].reason if is_asked_for else placement.reason
                 by_origin[name] = Placement(placement.device, reason)
         return expected
+
+    def _judged(self, whole: Model, takers: Takers, partition: Partition) -> Expected | None:
+        """Estimate what the cuts cost that the order of the devices has brought."""
+        device_of = [subgraph.device for subgraph in partition.subgraphs]
+        crossings = [
+            (device_of[cut.source], device_of[cut.target], cut.bytes or 0) for cut in partition.cuts
+        ]
+        devices, shapes = list(takers.answers), self._shapes(whole)
+        try:
+            return judge_priority(
+                whole.graph, takers, devices, crossings, self.config, shapes, self._fact
+            )
+        except ClosedError:  # there is no device any more that could be asked
+            return None
+
+    def _shapes(self, whole: Model) -> Shapes:
+        signatures = self.config[INPUT_SHAPES]
+        return static_shapes(whole, signatures[0]) if signatures else {}
 
     def _fact(self, device: str, metric: str) -> Any:
         """Ask a device for a fact; None where it is not there, or does not say."""

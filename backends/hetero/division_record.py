@@ -59,7 +59,7 @@ def write_division(
         "subgraphs": [[piece.device, list(piece.nodes)] for piece in cut.subgraphs],
         "placed": placed,
         "removed_nodes": list(partition.removed_nodes),
-        "expected": expected_record(partition.expected),
+        "expected": expected_record(partition.expectation()),
     }
     blob.add_json(_FRAME, content)
 

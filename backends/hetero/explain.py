@@ -9,6 +9,7 @@ from .partition import Cut, Partition, PartitionSubgraph, PlacedNode
 from .policies.balance import Balance
 from .policies.branches import Branches
 from .policies.policy import Expected
+from .policies.priority_costs import PriorityCosts
 
 __all__ = ["bytes_text", "explain_partition", "size_text", "type_text"]
 
@@ -19,8 +20,9 @@ def explain_partition(partition: Partition) -> str:
     Subgraphs come in order of execution; two neighbours need not depend on each other.
     """
     blocks = [_headline(partition)]
-    if partition.expected is not None:
-        blocks.append(_expected_text(partition.expected))
+    expected = partition.expectation()
+    if expected is not None:
+        blocks.append(_expected_text(expected))
     blocks += [_subgraph_text(subgraph) for subgraph in partition.subgraphs]
     if partition.cuts:
         blocks.append(_cuts_text(partition.cuts))
@@ -77,7 +79,19 @@ def _expected_text(expected: Expected) -> str:
     basis = f"measured on {names}" if names else "estimated"
     if isinstance(outcome, Balance):
         return _pipeline_text(outcome, basis)
+    if isinstance(outcome, PriorityCosts):
+        return _priority_text(outcome)
     return _branches_text(outcome, basis)
+
+
+def _priority_text(outcome: PriorityCosts) -> str:
+    text = (
+        f"by the order of the devices, estimated: {_time_text(outcome.seconds)} a run; what "
+        f"crosses takes {_time_text(outcome.carry_s)} if nothing runs beside it"
+    )
+    if outcome.are_cuts_dear:
+        text += f"; PARTITION_POLICY=LATENCY would divide for {_time_text(outcome.latency_s)}"
+    return text
 
 
 def _pipeline_text(outcome: Balance, basis: str) -> str:

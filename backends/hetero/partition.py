@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...runtime.graph import Model, ValueType
@@ -70,6 +70,14 @@ class Partition:
     removed_nodes: tuple[str, ...]
     expected: Expected | None = None
     """What the policy expects that has placed the nodes; None: they went by the list's order."""
+    judge: Callable[[], Expected | None] | None = field(default=None, compare=False, repr=False)
+    """Estimates what the cuts of the list's order cost, when somebody asks."""
+
+    def expectation(self) -> Expected | None:
+        """Return what is expected of it; estimated now, where no policy has weighed the cuts."""
+        if self.expected is None and self.judge is not None:
+            return self.judge()
+        return self.expected
 
     @property
     def crossing_value_count(self) -> int:

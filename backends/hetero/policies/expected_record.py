@@ -8,6 +8,7 @@ from typing import Any
 from .balance import Balance, StageCost
 from .branches import Branches
 from .policy import Expected
+from .priority_costs import PriorityCosts
 
 __all__ = ["expected_record", "read_expected"]
 
@@ -28,6 +29,9 @@ def read_expected(content: Any) -> Expected | None:
     if content is None:
         return None
     said = content["outcome"]
+    if "latency_s" in said:
+        costs = (float(said[key]) for key in ("seconds", "carry_s", "latency_s"))
+        return Expected(str(content["policy"]), PriorityCosts(*costs), ())
     affinity = tuple(str(device) for device in said["affinity"])
     loads = {str(device): float(seconds) for device, seconds in said["loads_s"].items()}
     outcome: Balance | Branches

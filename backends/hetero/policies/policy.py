@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -18,9 +18,10 @@ from ..subgraphs.affinity import Placement
 from .balance import Balance, BalanceDevice, BalanceNode, balance
 from .branches import Branches, place_branches
 from .measured_times import NODE_TIMES, MeasuredTimes, joined_places, seconds_of
+from .priority_costs import PriorityCosts
 from .said_speeds import DEVICE_SPEEDS, default_speed, speed_of
 
-__all__ = ["POLICY_PROPERTIES", "Expected", "follow_policy", "policy_of"]
+__all__ = ["POLICY_PROPERTIES", "Expected", "follow_policy", "judge_priority", "policy_of"]
 
 _parse_bytes = parse_integer(1)
 
@@ -86,7 +87,7 @@ class Expected:
     """What a policy expects of the partition that it has made."""
 
     policy: str
-    outcome: Balance | Branches
+    outcome: Balance | Branches | PriorityCosts
     measured_devices: tuple[str, ...]
     """Those whose times are measured; of others they are estimates."""
 
@@ -175,6 +176,35 @@ def follow_policy(
         Placement(device, reason) for device, reason in zip(outcome.affinity, reasons, strict=True)
     ]
     return placements, Expected(policy, outcome, tuple(times))
+
+
+def judge_priority(
+    graph: Graph,
+    takers: Callable[[Node], frozenset[str]],
+    devices: Sequence[str],
+    crossings: Sequence[tuple[str, str, int]],
+    config: Configuration,
+    shapes: Shapes,
+    fact: Fact,
+) -> Expected:
+    """Estimate a division by the list's order, and what LATENCY would make of the same nodes.
+
+    Nodes have their devices as affinities. crossings: (from, to, bytes) of what crosses.
+    """
+    nodes, edges = list(graph.nodes), _edges(list(graph.nodes), shapes)
+    known = [_balance_device(device, config, fact) for device in devices]
+    free = _balance_nodes(nodes, takers, shapes, {})
+    placed = [
+        replace(item, devices=frozenset({str(node.affinity)}))
+        for item, node in zip(free, nodes, strict=True)
+    ]
+    speeds = {device.name: device.speed for device in known}
+    carry_s = math.fsum(
+        speeds[source].carry_s(size) + speeds[target].carry_s(size)
+        for source, target, size in crossings
+    )
+    now, other = place_branches(placed, edges, known), place_branches(free, edges, known)
+    return Expected("PRIORITY", PriorityCosts(now.seconds, carry_s, other.seconds), ())
 
 
 def _refuse_other_devices(devices: Sequence[str], config: Configuration) -> None:
