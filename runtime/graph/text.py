@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from array import array as packed
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,17 @@ import numpy as np
 from .graph import Attribute, Graph, Node, Value
 from .shape import shape_text
 
-__all__ = ["graph_text"]
+__all__ = ["graph_text", "some_names"]
 
 LONG = 64
 """Items of an attribute, more of which are shown by the first ones, their number and a checksum."""
 _SHOWN = 4
+
+
+def some_names(names: Sequence[str], most: int = 8) -> str:
+    """Write the first names of a list, and how many there are more."""
+    listed = ", ".join(names[:most])
+    return f"{listed}, {len(names) - most} more" if len(names) > most else listed
 
 
 def graph_text(graph: Graph, indent: str = "") -> str:

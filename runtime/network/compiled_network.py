@@ -232,7 +232,10 @@ class CompiledNetwork(Closing):
         graph = self.runtime_graph()
         text = f"{self.name}: all {len(graph)} nodes on {self.device}, {self.reason}"
         if self.removed_nodes:
-            text += f"; passes made needless: {', '.join(self.removed_nodes)}"
+            with late_imports:
+                from ..graph.text import some_names
+
+            text += f"; passes made needless: {some_names(self.removed_nodes)}"
         text = "; ".join([text, *self.remarks])
         if self.batching_refusal:
             text += f"; requests do not share runs: {self.batching_refusal}"

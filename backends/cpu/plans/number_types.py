@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ....runtime.graph import DType, Graph, Node, Value
+from ....runtime.graph.text import some_names
 from ....runtime.lowering.window import window_of
 from ....runtime.passes.rewriting.matching import dtype_of, made_by
 from ....runtime.properties.properties import INFERENCE_PRECISION_HINT, Configuration
@@ -26,7 +27,6 @@ from .plan import Plan
 
 __all__ = ["NumberRules", "number_groups", "number_lines"]
 
-LISTED_NODES = 8
 _PRODUCTS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 _STORING = ("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear")
 _INT8 = ("Int8Conv", "Int8MatMul")
@@ -107,9 +107,7 @@ def number_groups(graph: Graph, facts: Mapping[str, NodeFacts], rules: NumberRul
 
 def _line(what: str, names: Sequence[str]) -> str:
     count = f"{len(names)} node" + ("" if len(names) == 1 else "s")
-    listed = ", ".join(names[:LISTED_NODES])
-    more = len(names) - LISTED_NODES
-    return f"{what}: {count}: {listed}" + (f", {more} more" if more > 0 else "")
+    return f"{what}: {count}: {some_names(names)}"
 
 
 def _rank(what: str) -> tuple[int, str]:

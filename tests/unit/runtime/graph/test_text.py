@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from aioinfer.runtime.graph import DType, Model, TensorType, Value, graph_text
+from aioinfer.runtime.graph.text import some_names
 from unit.runtime.graph.graphs import chain, with_branches
 
 BRANCHES = """\
@@ -107,3 +108,11 @@ def test_long_attributes_are_told_apart_and_not_shown_whole(
 def test_long_texts_with_zeros_are_told_apart() -> None:
     same = ["LEAF"] * 65
     assert text_with([*same, "a\0b", "c"]) != text_with([*same, "a", "b\0c"])
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(1, "n0"), (3, "n0, n1, n2"), (4, "n0, n1, n2, 1 more"), (9, "n0, n1, n2, 6 more")],
+)
+def test_of_many_names_the_first_are_written(count: int, text: str) -> None:
+    assert some_names([f"n{number}" for number in range(count)], 3) == text
