@@ -111,11 +111,15 @@ class Measurement:
         self.started_ns = self.ended_ns = self.clock()
 
     def take(self) -> int | None:
-        """Return the number of the inference to run next, or None when a limit is reached."""
+        """Return the number of the inference to run next, or None when a limit is reached.
+
+        The first is run however late a busy machine gets to it.
+        """
         count, duration_s = self.limits.count, self.limits.duration_s
         if count is not None and self.issued_count >= count:
             return None
-        if duration_s is not None and self.clock() - self.started_ns >= duration_s * 1e9:
+        is_over = duration_s is not None and self.clock() - self.started_ns >= duration_s * 1e9
+        if is_over and self.issued_count:
             return None
         self.issued_count += 1
         return self.issued_count - 1
