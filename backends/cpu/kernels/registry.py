@@ -81,7 +81,8 @@ FAMILIES = {
         "ai.onnx.ml::TreeEnsembleRegressor"
     ),
     "user_kernels": "aioinfer.user::Kernel",
-    "windows.convolution": "Conv ConvTranspose aioinfer.cpu::Conv aioinfer.cpu::ConvTranspose",
+    "windows.convolution": "Conv aioinfer.cpu::Conv",
+    "windows.transposed_convolution": "ConvTranspose aioinfer.cpu::ConvTranspose",
     "windows.int8_convolution": "aioinfer.cpu::Int8Conv",
     "windows.pooling": "AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool",
     "windows.regions": "RoiAlign",

@@ -20,6 +20,7 @@ from ....runtime.lowering.window import Window
 from ....runtime.passes import GraphPatch, Pass
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.rewriting.matching import dtype_of, static_shape
+from ..kernels.windows.phases import Phases
 from ..onednn.post_ops import CPU_DOMAIN, PostOp
 from .elementwise_steps import MAX_POST_OPS
 from .int8_epilogue import Int8Epilogue, follow, tidied
@@ -32,7 +33,6 @@ from .int8_windows import (
     seen_weights,
     shuffled,
 )
-from .phases import Phases
 from .quantization_facts import (
     RANGES,
     Quantization,

@@ -12,8 +12,8 @@ from ....runtime.lowering.window import Window, transposed_window, window_of
 from ....runtime.passes import GraphPatch
 from ....runtime.passes.folding.constant_cache import ConstantCache
 from ....runtime.passes.rewriting.matching import dtype_of, static_shape
+from ..kernels.windows.phases import Phases, phase_weights, phases_of
 from ..onednn.post_ops import CPU_DOMAIN
-from .phases import Phases, phase_weights, phases_of
 from .quantization_facts import Weights, signed
 
 __all__ = [

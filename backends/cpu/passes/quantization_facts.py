@@ -10,8 +10,8 @@ import numpy as np
 from ....runtime.graph import DType, Node, Value
 from ....runtime.lowering.window import window_of
 from ....runtime.passes.rewriting.matching import dtype_of, made_by, rank_of, static_shape
+from ..kernels.windows.phases import has_few_zeros
 from ..native.int8_sizes import MOST_TAPS
-from .phases import has_few_zeros
 
 __all__ = [
     "RANGES",

@@ -10,9 +10,9 @@ from ....runtime.graph.text import some_names
 from ....runtime.lowering.window import window_of
 from ....runtime.passes.rewriting.matching import dtype_of, made_by
 from ....runtime.properties.properties import INFERENCE_PRECISION_HINT, Configuration
+from ..kernels.windows.phases import has_few_zeros
 from ..onednn.post_ops import CPU_DOMAIN, parse_post_ops
 from ..passes import INT8_FUSION
-from ..passes.phases import has_few_zeros
 from ..passes.quantization_facts import (
     RANGES,
     dequantized,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from .....runtime.graph import Node
@@ -14,7 +14,11 @@ from ...plans.plan_builder import PlanBuilder
 from ...plans.view_strides import ordered_strides
 from ..registry import kernel
 
-__all__ = ["lower_pixel_shuffle"]
+__all__ = ["LONG_RUN", "emit_shuffle", "lower_pixel_shuffle"]
+
+
+LONG_RUN = 8
+"""Phases along the last axis that are worth a loop of their own, where places are neighbours."""
 
 
 class _Cut(NamedTuple):
@@ -83,6 +87,10 @@ class _Axis(NamedTuple):
                 yield _Cut((stop - first,), (self.block_stride,), (apart,), begin, start)
 
 
+def _joined(parts: Iterable[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(itertools.chain.from_iterable(parts))
+
+
 @kernel("PixelShuffle", domain=CPU_DOMAIN, dtypes=None)
 def lower_pixel_shuffle(node: Node, builder: PlanBuilder) -> None:
     """Lower (N, groups x phases x M / groups, ...) to (N, M, ...), its channels innermost.
@@ -111,10 +119,10 @@ def lower_pixel_shuffle(node: Node, builder: PlanBuilder) -> None:
     layout = Layout.plain(wanted, operand.dtype, ordered_strides(wanted, order))
     made = builder.result(result, layout)
     if made.layout.count:
-        _copy(builder, operand, made, phases, cut, groups)
+        emit_shuffle(builder, operand, made, phases, cut, groups)
 
 
-def _copy(
+def emit_shuffle(
     builder: PlanBuilder,
     source: Operand,
     target: Operand,
@@ -122,6 +130,7 @@ def _copy(
     cut: Sequence[int],
     groups: int,
 ) -> None:
+    """Emit the copies from (N, groups x phases x M / groups, ...) to (N, M, ...), both strided."""
     strides, steps = source.layout.strides, target.layout.strides
     assert strides is not None
     assert steps is not None
@@ -139,15 +148,32 @@ def _copy(
         )
         for axis in range(2, len(source.shape))
     ]
+    is_last = steps[1] <= steps[-1] or phases[-1] < LONG_RUN
     for cuts in itertools.product(*(axis.cuts() for axis in axes)):
-        lengths = (source.shape[0], *(n for one in cuts for n in one.lengths), groups, channels)
-        read = (strides[0], *(n for one in cuts for n in one.source), of_groups[0], strides[1])
-        written = (steps[0], *(n for one in cuts for n in one.target), of_groups[1], steps[1])
+        outer, inner = (cuts, ()) if is_last else (cuts[:-1], cuts[-1:])
+        lengths = (
+            _joined(one.lengths for one in outer),
+            (groups, channels),
+            _joined(one.lengths for one in inner),
+        )
+        read = (
+            _joined(one.source for one in outer),
+            (of_groups[0], strides[1]),
+            _joined(one.source for one in inner),
+        )
+        written = (
+            _joined(one.target for one in outer),
+            (of_groups[1], steps[1]),
+            _joined(one.target for one in inner),
+        )
+        shape = (source.shape[0], *_joined(lengths))
         builder.copy(
             source.viewed(
-                Layout.plain(lengths, source.dtype, read), sum(one.begin for one in cuts)
+                Layout.plain(shape, source.dtype, (strides[0], *_joined(read))),
+                sum(one.begin for one in cuts),
             ),
             target.viewed(
-                Layout.plain(lengths, target.dtype, written), sum(one.start for one in cuts)
+                Layout.plain(shape, target.dtype, (steps[0], *_joined(written))),
+                sum(one.start for one in cuts),
             ),
         )

@@ -1,8 +1,9 @@
 """Transposed convolutions as one matmul, whose columns are then added up where windows overlap.
 
 The matmul makes of each element of the input all that it adds to the result; a native kernel folds
-that into the image. oneDNN's own way is slower of one element, and of fewer channels than a vector
-has lanes; without AVX-512 its way with strides is, too, as long as the columns stay in a cache.
+that into the image. oneDNN's own way is slower of one element; without AVX-512 its way with strides
+is, too, as long as the columns stay in a cache. Of fewer channels than a vector has lanes phases
+(transposed_phases.py) are faster, unless they have to be filled up with zeros.
 """
 
 from __future__ import annotations
@@ -40,10 +41,15 @@ def goes_by_columns(
     parts, stride = math.prod(window.kernel), math.prod(window.strides)
     is_single = math.prod(source[2:]) == 1
     has_avx512 = instruction_set & _AVX512 == _AVX512
-    if has_avx512 and not is_single and weights[1] >= _AVX512_LANES:
+    if not is_single and (has_avx512 if weights[1] >= _AVX512_LANES else _is_divided(window)):
         return False
     columns = source[0] * math.prod(source[2:]) * math.prod(weights[1:])
     return (is_single or 1 < stride < parts) and columns * 4 <= MOST_COLUMN_BYTES
+
+
+def _is_divided(window: Window) -> bool:
+    """True if strides divide windows, so that all phases have as many taps."""
+    return not any(window.reach(axis) % stride for axis, stride in enumerate(window.strides))
 
 
 def emit_columns(

@@ -14,7 +14,7 @@ from aioinfer import Core
 from aioinfer.backends.cpu.compiler import MOST_TEMPLATES, Compiler
 from aioinfer.backends.cpu.executable_network import CpuNetwork
 from aioinfer.backends.cpu.kernels.registry import KERNELS
-from aioinfer.backends.cpu.kernels.windows import convolution
+from aioinfer.backends.cpu.kernels.windows import convolution_primitives
 from aioinfer.backends.cpu.onednn.traced import TracedDesc, TracedPrimitiveDesc
 from aioinfer.backends.cpu.onednn.traced_engine import TracedEngine
 from aioinfer.backends.cpu.plans.operand_layout import Operand
@@ -232,7 +232,9 @@ def test_what_the_library_does_not_offer_is_looked_for_without_a_trace(
     core: Core, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first choice stays what it is, though its later choices were walked through."""
-    monkeypatch.setattr(convolution, "wanted_implementation", lambda *_: "no such implementation")
+    monkeypatch.setattr(
+        convolution_primitives, "wanted_implementation", lambda *_: "no such implementation"
+    )
     compiler = compiler_of(core, convolutions())
     for lengths in ((1, 8, 8), (2, 9, 12), (5, 16, 10)):
         shapes = shapes_of(compiler, lengths)

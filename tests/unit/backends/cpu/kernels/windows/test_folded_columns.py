@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from aioinfer import Core
-from aioinfer.backends.cpu.kernels.windows import convolution
+from aioinfer.backends.cpu.kernels.windows import transposed_convolution
 from aioinfer.backends.cpu.kernels.windows.folded_columns import goes_by_columns
 from aioinfer.runtime.lowering.window import Window
 from unit.backends.cpu.arrays import numbers
@@ -51,11 +51,7 @@ def test_same_as_reference(core: Core, form: str, dynamic: bool) -> None:
 @pytest.fixture
 def _by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take them whatever the processor."""
-
-    def without_avx512(window: Window, weights: Any, source: Any, _: int) -> bool:
-        return goes_by_columns(window, weights, source, AVX2)
-
-    monkeypatch.setattr(convolution, "goes_by_columns", without_avx512)
+    monkeypatch.setattr(transposed_convolution, "goes_by_columns", lambda *_: True)
 
 
 @pytest.mark.usefixtures("_by_columns")
@@ -112,7 +108,10 @@ def window(kernel: int, stride: int, axes: int = 2) -> Window:
     [
         (4, 2, 8, 32, AVX2, True),
         (4, 2, 8, 32, AVX512, False),
-        (4, 2, 8, 3, AVX512, True),  # fewer than a vector has lanes
+        (3, 2, 8, 3, AVX512, True),  # phases would be filled up with zeros
+        (3, 2, 8, 3, AVX2, True),
+        (4, 2, 8, 3, AVX512, False),  # fewer than a vector has lanes: phases are as many
+        (4, 2, 8, 3, AVX2, False),
         (2, 2, 8, 32, AVX2, False),  # nothing overlaps, and oneDNN is as fast
         (2, 2, 8, 3, AVX512, False),
         (3, 1, 8, 32, AVX2, False),

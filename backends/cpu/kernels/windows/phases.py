@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....runtime.graph.sym_int import larger
-from ....runtime.lowering.window import Window
+from .....runtime.graph.sym_int import larger
+from .....runtime.lowering.window import Window
 
 __all__ = ["Phases", "has_few_zeros", "phase_weights", "phases_of"]
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from aioinfer.backends.cpu.passes.phases import has_few_zeros, phase_weights, phases_of
+from aioinfer.backends.cpu.kernels.windows.phases import has_few_zeros, phase_weights, phases_of
 from aioinfer.runtime.lowering.window import Window
 
 
