@@ -72,7 +72,7 @@ def _patch(
     assert stored is not None
     assert scale is not None
     dtype = dtype_of(stored)
-    if dtype is None or not fits_sums(node, weights, dtype, cache):
+    if dtype is None or not fits_sums(weights, channel_axis(node), dtype, cache):
         return None
     channels = weights.array.shape[channel_axis(node)]
     bias = node.input_at(2)

@@ -104,10 +104,8 @@ def _patch(node: Node, cache: ConstantCache, takes_rows: bool) -> GraphPatch | N
     if source is None or weights is None or not is_plain(node):
         return None
     data, facts = source
-    if not fits_sums(node, weights, facts.dtype, cache):
-        return None
     product = _product_of(node, data, weights, cache)
-    if product is None:
+    if product is None or not fits_sums(product.weights, product.axis, facts.dtype, cache):
         return None
     weights, window, phases = product.weights, product.window, product.phases
     rows = takes_rows and window is None
@@ -245,10 +243,12 @@ def is_plain(node: Node) -> bool:
     return numbers == [1.0, 1.0] and not node.attributes.get("transA", 0)
 
 
-def fits_sums(node: Node, weights: Weights, dtype: DType, cache: ConstantCache) -> bool:
-    """True if no data of this type make a sum that int32 cannot hold, where it would wrap."""
-    largest = max(map(abs, RANGES[dtype]))
-    array, axis = weights.array, channel_axis(node)
+def fits_sums(weights: Weights, axis: int, dtype: DType, cache: ConstantCache) -> bool:
+    """True if no data of this type make a sum that int32 cannot hold, where it would wrap.
+
+    The result's channels are ``axis`` of the weights, which are those that are multiplied.
+    """
+    largest, array = max(map(abs, RANGES[dtype])), weights.array
     if largest * 128 * (array.size // max(array.shape[axis], 1)) <= _MOST:
         return True
 

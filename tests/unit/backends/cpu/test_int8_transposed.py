@@ -220,6 +220,23 @@ def test_the_largest_sums_do_not_overflow(core: Core, dtype: type) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+def test_only_the_taps_of_a_phase_are_added_up(core: Core) -> None:
+    """All of the window would be more than 32 bits hold."""
+    case = Case((1, 256, 2, 2), (256, 3, 64, 64), {"strides": [32, 32], "pads": [16] * 4})
+    assert np.abs(weights_of(case).astype(np.int64)).sum(axis=(0, 2, 3)).max() * 255 > 2**31
+    given, x = model(case), data_of(case, np.uint8)
+    assert "Int8Conv" in operators(core, given)
+    assert_a_quantum_off(run_stored(core, given, x), run_stored(core, given, x, "REFERENCE"))
+
+
+def test_a_phase_whose_sums_wrap_stays_in_float32(core: Core) -> None:
+    case = Case((1, 60_000, 2, 2), (60_000, 1, 2, 2), {})
+    given, x = model(case), data_of(case, np.uint8)
+    assert np.abs(weights_of(case).astype(np.int64)).sum() * 255 > 2**31
+    assert "Int8Conv" not in operators(core, given)
+    assert_a_quantum_off(run_stored(core, given, x), run_stored(core, given, x, "REFERENCE"))
+
+
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_activations_are_applied_before_phases_are_moved(core: Core, has_bias: bool) -> None:
     case = CASES["overlapping"]
