@@ -87,6 +87,8 @@ class PlanBuilder(Lowering):
         """Parameters of the groups that were lowered, which equal nodes share."""
         self.is_traced = engine.is_traced
         """True if lengths are SymInts, and the plan is a template's."""
+        self.keeps_gaps = engine.is_traced
+        """True if matmuls read rows with gaps, by a primitive that serves all lengths."""
         self.symbolic_constants: dict[Buffer, SymArray] = {}
         """Those that depend on lengths, by the buffer that holds them."""
         self._weights = weights

@@ -23,6 +23,7 @@ from ...plans.plan_builder import PlanBuilder
 from ...plans.view_strides import reshaped_strides
 from ..registry import kernel
 from .epilogue import Epilogue
+from .gap_free import gap_free
 from .inner_product import INNER_PRODUCT, inner_product, row_desc
 from .small_matmul import is_small, lower_small_matmul
 from .thin_matmul import emit_thin_matmul, thin_matmul
@@ -169,6 +170,7 @@ def _lower(
             pd, b = _with_weights(builder, sides, a, weights, is_turned[1], bias, epilogue)
         else:
             b = _matrices(builder, right, sides.right, held, is_turned[1])
+            a, b = gap_free(builder, a, b, Layout.plain(sides.result, held))
             pd = _primitive(builder, sides, a, b.layout.desc(builder.engine), bias, epilogue)
     reads = {ARG.SRC: a, ARG.WEIGHTS: b, **epilogue.arguments(pd)}
     if bias is not None:
@@ -227,6 +229,7 @@ def matmul(builder: PlanBuilder, left: Operand, right: Operand, target: Operand)
     if thin is not None:
         emit_thin_matmul(builder, thin, (left, right, target))
         return
+    left, right = gap_free(builder, left, right, target.layout)
     engine = builder.engine
     pd = engine.primitive_desc(
         "matmul",

@@ -187,6 +187,7 @@ def told(plan: Plan) -> list[Any]:
 
 def from_scratch(compiler: Compiler, shapes: Shapes) -> Plan:
     builder = compiler._builder(shapes, {}, compiler.engine)
+    builder.keeps_gaps = True  # as a template does
     with compiler.engine.with_threads(builder.thread_count):
         return builder.build(KERNELS.lower)
 

