@@ -118,11 +118,11 @@ class OrtPlugin(Plugin):
 
     def transform_network(self, model: Model, config: Configuration) -> tuple[Model, PassReport]:
         with late_imports:
-            from ...runtime.onnx_writer import oldest_opsets
+            from ...runtime.onnx_writer import lower_opsets
 
         transformed = self.bind_extensions(model.to_rewrite())
         report = run_passes(transformed, default_passes(self.unfolded_ops, decomposes=False))
-        transformed.opsets.update(oldest_opsets(transformed))
+        lower_opsets(transformed)
         return transformed, report
 
     def type_rule_of(self, node: Node, opsets: Mapping[str, int]) -> NodeRule | None:

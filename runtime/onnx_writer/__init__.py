@@ -4,6 +4,6 @@ Importing this package imports onnx: do it inside the function that needs it.
 """
 
 from .model import node_to_proto, write_model
-from .versions import oldest_opsets
+from .versions import lower_opsets, oldest_opsets
 
-__all__ = ["node_to_proto", "oldest_opsets", "write_model"]
+__all__ = ["lower_opsets", "node_to_proto", "oldest_opsets", "write_model"]

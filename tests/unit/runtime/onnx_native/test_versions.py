@@ -1,8 +1,9 @@
 import pytest
 from onnx import parser
 
+from aioinfer.runtime.graph.traversal import all_nodes
 from aioinfer.runtime.onnx_reader.onnx_models import read_any_model as read_model
-from aioinfer.runtime.onnx_writer import oldest_opsets
+from aioinfer.runtime.onnx_writer import lower_opsets, oldest_opsets
 
 
 def opset_of(body: str, opset: int = 21) -> int:
@@ -15,7 +16,11 @@ def opset_of(body: str, opset: int = 21) -> int:
     [
         ("{ y = Relu (x) }", 13),
         ("{ y = Tan (x) }", 7),
-        ("{ a = Relu (x) y = Identity (a) }", 14),
+        ("{ a = Relu (x) y = HardSwish (a) }", 14),
+        ("{ a = Cast <to = 11> (x) y = Cast <to = 1> (a) }", 13),
+        ('{ y = Cast <to = 1, saturate = 1, round_mode = "up"> (x) }', 13),
+        ('{ y = Cast <to = 1, round_mode = "down"> (x) }', 24),
+        ("{ y = Cast <to = 1, saturate = 0> (x) }", 19),
         ("{ y = Swish (x) }", 24),
         ("{ a = Swish (x) y = Tan (a) }", 24),
     ],
@@ -69,3 +74,32 @@ def test_other_domains_keep_their_version() -> None:
 
 def test_a_standard_operator_that_onnx_lacks_keeps_the_version() -> None:
     assert opset_of("{ y = NoSuchThing (x) }") == 26
+
+
+def test_what_an_older_operator_has_not_learnt_is_not_written() -> None:
+    model = read_model(
+        parser.parse_model(
+            """<ir_version: 11, opset_import: ["" : 24]> g (float[3] x, bool c) => (float[3] y) {
+              [outer] a = Cast <to = 1, saturate = 1, round_mode = "up"> (x)
+              y = If (c) <
+                then_branch = t () => (float[3] z) { z = Cast <to = 1, saturate = 1> (a) },
+                else_branch = e () => (float[3] z) { z = Cast <to = 1> (a) }> }"""
+        )
+    )
+    lower_opsets(model)
+    assert model.opsets == {"": 13}
+    casts = [node for node in all_nodes(model.graph) if node.op_type == "Cast"]
+    assert [node.attributes for node in casts] == [{"to": 1}] * 3
+
+
+def test_what_no_version_knows_stays_for_onnxruntime_to_refuse() -> None:
+    model = read_model(
+        parser.parse_model(
+            '<ir_version: 10, opset_import: ["" : 21]> g (float[3] x) => (float[3] y) '
+            "{ y = Relu (x) }"
+        )
+    )
+    (node,) = model.graph.nodes
+    node.attributes["slope"] = 2
+    lower_opsets(model)
+    assert node.attributes == {"slope": 2}
