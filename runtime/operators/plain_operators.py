@@ -37,6 +37,7 @@ FAMILIES = {
     "images.unfolded_windows": "Col2Im MaxUnpool",
     "indices.index_operators": "OneHot ReverseSequence",
     "indices.scattering": "GatherND ScatterElements ScatterND TensorScatter",
+    "indices.unique_elements": "Unique",
     "ml.linear_models": "ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor",
     "ml.ml_features": (
         "ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::CategoryMapper "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -232,13 +233,15 @@ def max_roi_pool(
     """Take the maximum in each cell of a grid laid over each region; an empty cell gives 0.
 
     x: (N, C, H, W). rois: (R, 5) of image index, x1, y1, x2, y2. Gives (R, C, *pooled_shape).
+    Edges are computed in float32, as by the peers: in more digits some fall into another pixel.
     Source: region of interest pooling, Girshick 2015, arXiv:1504.08083.
     """
     rows, columns = pooled_shape
     out = np.zeros((len(rois), x.shape[1], rows, columns), x.dtype)
+    scale = np.float32(spatial_scale)
     for region, roi in enumerate(rois):
         image = x[int(roi[0])]
-        left, top, right, bottom = (_half_up(float(edge) * spatial_scale) for edge in roi[1:])
+        left, top, right, bottom = (_half_up(np.float32(edge) * scale) for edge in roi[1:])
         heights = _cells(top, bottom, rows, x.shape[2])
         widths = _cells(left, right, columns, x.shape[3])
         for row, (y1, y2) in enumerate(heights):
@@ -248,16 +251,14 @@ def max_roi_pool(
     return out
 
 
-def _half_up(number: float) -> int:
-    return math.floor(abs(number) + 0.5) * (1 if number >= 0 else -1)
+def _half_up(number: np.float32) -> int:
+    return math.floor(abs(float(number)) + 0.5) * (1 if number >= 0 else -1)
 
 
 def _cells(start: int, end: int, count: int, limit: int) -> list[tuple[int, int]]:
-    size = max(end - start + 1, 1) / count
-    edges = [
-        (start + math.floor(cell * size), start + math.ceil((cell + 1) * size))
-        for cell in range(count)
-    ]
+    size = np.float32(max(end - start + 1, 1)) / np.float32(count)
+    steps = [np.float32(cell) * size for cell in range(count + 1)]
+    edges = [(start + math.floor(low), start + math.ceil(high)) for low, high in pairwise(steps)]
     return [(min(max(low, 0), limit), min(max(high, 0), limit)) for low, high in edges]
 
 

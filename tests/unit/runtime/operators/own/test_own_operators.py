@@ -10,6 +10,7 @@ import pytest
 from aioinfer.runtime.graph import Node, Value
 from aioinfer.runtime.operators import make_operator
 from aioinfer.runtime.operators.own.own_operators import top_k
+from unit.runtime.operators.beside_peers import by_onnxruntime
 
 
 def evaluate(op_type, *inputs, domain="", **attributes):
@@ -248,6 +249,20 @@ def test_a_region_is_pooled_in_a_grid_of_its_cells() -> None:
     assert made.shape == (2, 1, 2, 2)
     assert made[0, 0].tolist() == [[5.0, 7.0], [13.0, 15.0]]
     assert made[1, 0].tolist() == [[10.0] * 2] * 2
+
+
+@pytest.mark.parametrize("scale", [0.7, 0.0625, 1.0])
+@pytest.mark.parametrize("grid", [[7, 7], [13, 11]])
+def test_cells_of_a_region_end_where_those_of_onnxruntime_do(scale: float, grid: list[int]) -> None:
+    draws = np.random.default_rng(5)
+    x = draws.normal(size=(1, 2, 40, 40)).astype(np.float32)
+    corners = np.sort(draws.random((60, 2, 2)) * 39 / scale, 1).reshape(60, 4)
+    rois = np.insert(corners, 0, 0, axis=1)
+    for regions in (rois, np.round(rois * 2 * scale) / 2 / scale):  # edges between two pixels
+        given = {"pooled_shape": grid, "spatial_scale": float(np.float32(scale))}
+        regions = regions.astype(np.float32)
+        expected = by_onnxruntime("MaxRoiPool", x, regions, **given)
+        np.testing.assert_array_equal(evaluate("MaxRoiPool", x, regions, **given), expected)
 
 
 def test_a_region_outside_of_the_image_gives_zero() -> None:
