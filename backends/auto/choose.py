@@ -7,7 +7,7 @@ part the rough numbers of SPEEDS, which only tell compiled kernels from numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...runtime.costs import DeviceSpeed, NodeCost
@@ -22,6 +22,7 @@ __all__ = [
     "default_turns",
     "expected_s",
     "is_same_or_one_of",
+    "joint_devices",
     "unheld",
     "without",
 ]
@@ -98,6 +99,21 @@ def by_speed(devices: Sequence[str], times_s: Mapping[str, float]) -> list[str]:
     """Order devices: those with a time, among themselves, fastest first; others stay in place."""
     measured = iter(sorted((name for name in devices if name in times_s), key=times_s.__getitem__))
     return [next(measured) if name in times_s else name for name in devices]
+
+
+def joint_devices(taken: Mapping[str, Collection[str]], nodes: Collection[str]) -> list[str]:
+    """List devices, in order, that together take all nodes; none if some node is left.
+
+    taken: which nodes each device takes, preferred devices first. A device that takes nothing more
+    than those before it is left out.
+    """
+    left = set(nodes)
+    chosen: list[str] = []
+    for device, names in taken.items():
+        if left & set(names):
+            chosen.append(device)
+            left -= set(names)
+    return [] if left else chosen
 
 
 @dataclass(frozen=True)

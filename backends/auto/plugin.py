@@ -28,7 +28,8 @@ from ...runtime.properties.properties import (
 )
 from ...runtime.runs.stage import Stop
 from .candidate import Candidate
-from .choose import DEFAULT_ORDER, by_speed, default_turns, unheld, without
+from .choice import Choice, listed, refused_nodes
+from .choose import DEFAULT_ORDER, by_speed, default_turns, joint_devices, unheld, without
 from .cut_or_whole import CUT_ON, CutChoice, choose_cut
 from .executable_network import AutoNetwork, Surroundings
 from .held_devices import held_devices, hold
@@ -48,9 +49,6 @@ ON_ANY_MACHINE = ("CPU", "ONNXRUNTIME")
 
 SLOWEST = "REFERENCE"
 """Made to check the others by, and only taken where nothing else is there."""
-
-LISTED_NODES = 3
-"""How many refused nodes of one device an error names."""
 
 ACCELERATORS = ("integrated", "discrete")
 """What DEVICE_TYPE says of devices that compile slowly and may be lost."""
@@ -74,15 +72,18 @@ class AutoPlugin(VirtualPlugin):
     takes_exclusions: ClassVar[bool] = True
 
     def query_network(self, model: Model, config: Configuration) -> SupportMap:
-        """Return the chosen device's answers; the first one's if none takes every node."""
-        choice = _Choice(f"{self.name} for model {model.name!r}")
+        """Return the chosen device's answers; those of several if only together they take it."""
+        choice = Choice(f"{self.name} for model {model.name!r}")
         chosen = next(self._takers(model, config, choice), None)
         if not choice.answers:
             raise choice.error("Install one of them")
+        together = self._together(choice, config) if chosen is None else None
+        if together is not None:
+            return self.core.query_network(model, *together)
         return choice.answers[chosen or next(iter(choice.answers))]
 
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
-        choice = _Choice(f"{self.name} for model {model.name!r}")
+        choice = Choice(f"{self.name} for model {model.name!r}")
         is_disposable, model.is_disposable = model.is_disposable, False  # the next may need it
         network = self._load(_Load(model, config, choice, is_disposable))
         if is_disposable and not isinstance(network, AutoNetwork):
@@ -102,7 +103,7 @@ class AutoPlugin(VirtualPlugin):
             return self._load_on_all(load, list(takers))
         first = next(takers, None)
         if first is None:
-            raise choice.error(self.advise(load.model, choice.answers))
+            return self._load_divided(load)
         if config[CACHE_DIR]:
             load.remember(SpeedMemory(config[CACHE_DIR]))
             faster = [name for name in takers if not _is(name, SLOWEST)]
@@ -166,7 +167,7 @@ class AutoPlugin(VirtualPlugin):
     def _load_on_all(self, load: _Load, takers: Sequence[str]) -> ExecutableNetwork:
         """Share requests out among all devices; a hint asks for that."""
         if not takers:
-            raise load.choice.error(self.advise(load.model, load.choice.answers))
+            return self._load_divided(load)
         names = [name for name in takers if not _is(name, SLOWEST)] or list(takers)
         device = f"MULTI:{','.join(names)}"
         values = self.device_config(device, load.config)
@@ -174,6 +175,27 @@ class AutoPlugin(VirtualPlugin):
         kept = {key: value for key, value in values.items() if key not in known}
         kept.pop(PERFORMANCE_HINT.key, None)
         return self._own(load, self.core.load_network(load.model, device, kept))
+
+    def _load_divided(self, load: _Load) -> ExecutableNetwork:
+        """Load over several devices what none of them takes alone; raises if they do not either."""
+        choice = load.choice
+        together = self._together(choice, load.config)
+        network = None if together is None else self._try(load, *together)
+        if network is None:
+            raise choice.error(self.advise(load.model, choice.answers))
+        return self._own(load, network, "no device runs every node")
+
+    def _together(
+        self, choice: Choice, config: Configuration
+    ) -> tuple[str, Mapping[str, Any]] | None:
+        """Return the HETERO of devices that together take a model, and what it is given."""
+        answers = choice.answers
+        taken = {name: said.keys() - refused_nodes(said).keys() for name, said in answers.items()}
+        parts = joint_devices(taken, {node for said in answers.values() for node in said})
+        if not parts or "HETERO" not in self.core.plugin_names:
+            return None
+        device = f"HETERO:{','.join(parts)}"
+        return device, self._cut_config(device, parts, config)
 
     def _load_moving(self, load: _Load, devices: Sequence[str]) -> ExecutableNetwork:
         """Load a network that moves between devices, with the first that is there quickly."""
@@ -268,7 +290,7 @@ class AutoPlugin(VirtualPlugin):
             nested[part] = {key: value for key, value in own.items() if key not in values}
         return {**values, DEVICE_PROPERTIES.key: nested}
 
-    def _takers(self, model: Model, config: Configuration, choice: _Choice) -> Iterator[str]:
+    def _takers(self, model: Model, config: Configuration, choice: Choice) -> Iterator[str]:
         """Yield the devices that take every node, in order; notes why others do not."""
         for device in self._candidates(config):
             try:
@@ -280,9 +302,9 @@ class AutoPlugin(VirtualPlugin):
                 continue
             values = self.device_config(device, config)
             answers = choice.answers[device] = self.core.query_network(model, device, values)
-            refused = _refused(answers)
+            refused = refused_nodes(answers)
             if refused:
-                choice.refusals.append(f"{device} refuses {_listed(refused)}")
+                choice.refusals.append(f"{device} refuses {listed(refused)}")
             else:
                 yield device
 
@@ -347,7 +369,7 @@ class _Load:
 
     model: Model
     config: Configuration
-    choice: _Choice
+    choice: Choice
     is_disposable: bool
     memory: SpeedMemory | None = None
     times_s: dict[str, float] = field(default_factory=dict)
@@ -372,37 +394,5 @@ class _Load:
             self.memory.note(self._key, {device: time_s})
 
 
-@dataclass
-class _Choice:
-    """What the devices answered, and why those that were tried did not take the model."""
-
-    where: str
-    answers: dict[str, SupportMap] = field(default_factory=dict)
-    refusals: list[str] = field(default_factory=list)
-    installs: dict[str, str] = field(default_factory=dict)
-    """Devices that are only not installed, and the commands that install them."""
-    weighed: str = ""
-    """Why the model is not cut, with what is expected of both ways."""
-
-    def error(self, way_out: str) -> NotSupportedError:
-        reasons = ". ".join(self.refusals) or f"none of {list(DEFAULT_ORDER)} is installed"
-        advice = way_out[:1].upper() + way_out[1:]
-        return NotSupportedError(f"{self.where}: no device runs every node. {reasons}. {advice}")
-
-
 def _is(device: str, name: str) -> bool:
     return parse_device(device).name == name
-
-
-def _refused(answers: SupportMap) -> dict[str, str]:
-    return {name: answer.reason for name, answer in answers.items() if not answer.supported}
-
-
-def _listed(refused: dict[str, str]) -> str:
-    def texts() -> Iterable[str]:
-        for name in list(refused)[:LISTED_NODES]:
-            yield f"{name!r} ({refused[name]})"
-        if len(refused) > LISTED_NODES:
-            yield f"{len(refused) - LISTED_NODES} more nodes"
-
-    return ", ".join(texts())

@@ -11,6 +11,7 @@ from aioinfer.backends.auto.choose import (
     by_speed,
     expected_s,
     is_same_or_one_of,
+    joint_devices,
     unheld,
     without,
 )
@@ -22,6 +23,23 @@ def test_what_is_measured_is_ordered_and_the_rest_stays_in_place() -> None:
     assert by_speed(order, {}) == order
     times_s = {"CUDA": 3.0, "OPENCL": 1.0, "REFERENCE": 2.0, "GONE": 0.1}
     assert by_speed(order, times_s) == ["OPENCL", "CPU", "REFERENCE", "CUDA"]
+
+
+@pytest.mark.parametrize(
+    ("taken", "joint"),
+    [
+        ({}, ""),
+        ({"A": "ab", "B": "bc"}, "AB"),
+        ({"A": "ab", "B": "b", "C": "bc"}, "AC"),
+        ({"A": "", "B": "ab", "C": "c"}, "BC"),
+        ({"A": "ab", "B": "b"}, ""),
+        ({"A": "a", "B": "b", "C": "abc"}, "ABC"),
+    ],
+)
+def test_devices_take_a_model_together_if_no_node_is_left(
+    taken: dict[str, str], joint: str
+) -> None:
+    assert joint_devices(taken, "abc") == [*joint]
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,30 @@ def test_a_device_that_refuses_a_node_is_passed_over(
     assert all(a.supported for a in core.query_network(MODEL, "AUTO:MOCK.0,MOCK.1").values())
 
 
+@pytest.mark.parametrize("hint", ["LATENCY", "CUMULATIVE_THROUGHPUT"])
+def test_devices_that_refuse_different_nodes_take_a_model_together(
+    core: aioinfer.Core, mock: MockDevices, hint: str
+) -> None:
+    mock[0].refused_ops["Neg"] = "it cannot count below zero"
+    mock[1].refused_ops["Relu"] = "it cannot bend"
+    names = "AUTO:MOCK.0,MOCK.1"
+    network = core.load_network(MODEL, names, {"PERFORMANCE_HINT": hint})
+    assert network.execution_devices == ("MOCK.0", "MOCK.1")
+    explained = network.explain()
+    assert "no device runs every node" in explained
+    assert "MOCK.0 refuses 'b' (it cannot count below zero)" in explained
+    assert all(answer.supported for answer in core.query_network(MODEL, names).values())
+
+
+def test_devices_that_refuse_the_same_node_do_not_take_a_model_together(
+    core: aioinfer.Core, mock: MockDevices
+) -> None:
+    mock[0].refused_ops["Neg"] = mock[1].refused_ops["Neg"] = "it cannot count below zero"
+    mock[1].refused_ops["Relu"] = "it cannot bend"
+    with pytest.raises(NotSupportedError, match="no device runs every node"):
+        core.load_network(MODEL, "AUTO:MOCK.0,MOCK.1")
+
+
 def test_a_device_that_is_not_there_is_passed_over(core: aioinfer.Core) -> None:
     core.register_plugin("CUDA", cannot_start)
     assert core.load_network(MODEL).device == "REFERENCE.0"
