@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Value
+from ..graph import DType, Value
 from .composition import Composition, CompositionError
 from .registry import decomposition
 
@@ -62,18 +62,19 @@ def skip_layer_normalization(made: Composition) -> list[Value | None]:
 def skip_rms_normalization(made: Composition) -> list[Value | None]:
     """input, skip, gamma, bias; the fourth output is the sum before the normalisation.
 
-    The second is zeros, as onnxruntime has it, the third 1 by the root of the mean square.
+    The second is zeros, as onnxruntime has it, the third 1 by the root of the mean square, both in
+    float32.
     """
     total = _sum_with_skip(made, made.optional(3))
     epsilon = float(made.node.attributes.get("epsilon", 1e-12))
     normal = made.add("RMSNormalization", total, made.given(2), axis=-1, epsilon=epsilon)
     zeros, inverse = None, None
     if any(made.is_used(place) for place in (1, 2)):
-        squares = made.add("Mul", total, total)
-        mean = made.add("ReduceMean", squares, made.integers(-1), keepdims=1)
+        wide = made.add("Cast", total, to=DType.FLOAT32.value)
+        mean = made.add("ReduceMean", made.add("Mul", wide, wide), made.integers(-1), keepdims=1)
         root = made.add("Sqrt", made.add("Add", mean, made.number(epsilon, mean)))
         inverse = made.add("Reciprocal", root)
-        zeros = made.add("Mul", mean, made.number(0.0, mean))
+        zeros = made.add("ConstantOfShape", made.add("Shape", mean))
     return [normal, zeros, inverse, total]
 
 

@@ -68,9 +68,8 @@ def _read(source: Source, is_mapped: bool) -> Model:
     opsets = read_opsets(proto)
     declared = [value.type for value in graph.outputs]
     promised = {value: value.type for value in promised_values(graph)}
-    if not infer_graph_types(
-        graph, leaves_lengths=True
-    ):  # where our own rules suffice, they tell more than onnx does
+    # Where our own rules suffice, they tell more than onnx does.
+    if not infer_graph_types(graph, leaves_lengths=True):
         check_element_types(graph, opsets)
         correct_graph_types(graph)
         add_element_types(graph, opsets)

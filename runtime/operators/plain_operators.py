@@ -76,7 +76,7 @@ FAMILIES = {
         "Compress Concat ConstantOfShape Flatten NonZero Pad Range Reshape Shape Size Slice Split "
         "Squeeze Tile Transpose Trilu Unsqueeze"
     ),
-    "plain.plain_normalization": "LayerNormalization",
+    "plain.plain_normalization": "LayerNormalization RMSNormalization",
     "plain.plain_reductions": "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
     "plain.plain_scans": "CumProd CumSum",
     "recurrent.recurrent": "GRU LSTM RNN",

@@ -13,6 +13,8 @@ from ...errors import ModelError
 from ..graph import Dim, DType, Graph, Node, TensorType, Value
 from ..graph.traversal import all_values
 from .content.shape_content import ShapeContent
+from .contradiction import contradiction_of
+from .operands import operand
 
 __all__ = ["has_told_bodies", "types_of_bodies"]
 
@@ -20,6 +22,11 @@ InferNode = Callable[[Node, ShapeContent], bool]
 """Sets the types of a node's outputs, and says whether it could."""
 
 Types = Sequence[TensorType | None] | None
+
+_CONTROL = {
+    "If": {(0, "condition"): DType.BOOL},
+    "Loop": {(0, "number of turns"): DType.INT64, (1, "condition"): DType.BOOL},
+}
 
 _MOST_NESTED = 3
 """Loops inside each other, each of which walks its body twice or more often."""
@@ -34,8 +41,14 @@ def types_of_bodies(node: Node, contents: ShapeContent, infer_node: InferNode) -
     """Infer the types inside the bodies of such a node, and give those of its outputs.
 
     None, and no type has changed, where ``infer_node`` cannot tell one, and where a body
-    contradicts itself: no run may ever get there.
+    contradicts itself: no run may ever get there. Raises ContradictionError for a condition, or a
+    number of turns, of another type.
     """
+    for (index, what), dtype in _CONTROL.get(node.op_type, {}).items():
+        given = operand(node, index)
+        if given is not None and given.dtype is not dtype:
+            why = f"its {what} is {given.dtype.label}, and has to be {dtype.label}"
+            raise contradiction_of(node, why)
     bodies = node.bodies()
     values = [value for body in bodies for value in all_values(body)]
     before = [value.type for value in values]

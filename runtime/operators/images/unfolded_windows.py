@@ -117,6 +117,8 @@ def unpool(
             x.shape[2:], steps, padding[:rank], padding[rank:], kernel_shape, strict=True
         )
     ]
+    if places.min(initial=0) < 0:
+        raise IndexError(f"place {places.min()} is in front of the image")
     image = np.zeros((*x.shape[:2], *pooled), x.dtype)
     image.reshape(-1)[places.reshape(-1)] = x.reshape(-1)
     if output_shape is None:

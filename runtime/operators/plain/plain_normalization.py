@@ -8,7 +8,7 @@ import numpy as np
 
 from ..plain_operators import Array, plain
 
-__all__ = ["layer_normalization"]
+__all__ = ["layer_normalization", "rms_normalization"]
 
 _FLOAT = 1
 """ONNX's number of float32, which statistics are computed in."""
@@ -41,6 +41,21 @@ def layer_normalization(
     if bias is not None:
         made = made + bias
     return made, mean.astype(np.float32, copy=False), factor.astype(np.float32, copy=False)
+
+
+@plain(
+    "RMSNormalization",
+    since=23,
+    accepts=lambda node: node.attributes.get("stash_type", _FLOAT) == _FLOAT,
+)
+def rms_normalization(
+    x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = _FLOAT
+) -> Array:
+    """Divide by the root of the mean square over the axes from ``axis`` on, in float32 at least."""
+    axes = tuple(range(axis % max(1, x.ndim), x.ndim))
+    wide = x if x.dtype.itemsize > 2 else x.astype(np.float32)
+    root = np.sqrt(_mean(wide * wide, axes) + wide.dtype.type(epsilon))
+    return np.asarray((wide * np.reciprocal(root)).astype(x.dtype, copy=False) * scale)
 
 
 def _mean(x: Array, axes: tuple[int, ...]) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 from .....runtime.graph.sym_int import larger
 from .....runtime.lowering.window import Window
 
-__all__ = ["Phases", "has_few_zeros", "phase_weights", "phases_of"]
+__all__ = ["Phases", "has_few_zeros", "has_no_zeros", "phase_weights", "phases_of"]
 
 Array = np.ndarray[Any, Any]
 
@@ -46,11 +46,19 @@ class Phases(NamedTuple):
 
 def has_few_zeros(window: Window) -> bool:
     """True if filling windows up does not make more than twice as many products of them."""
-    filled = [
+    return _filled(window) <= _MOST_ZEROS * math.prod(window.kernel)
+
+
+def has_no_zeros(window: Window) -> bool:
+    """True if no zeros are multiplied, which would make NaN of infinities beside the window."""
+    return _filled(window) == math.prod(window.kernel)
+
+
+def _filled(window: Window) -> int:
+    return math.prod(
         window.kernel[axis] if stride == 1 else _blocks(window.reach(axis), stride) * stride
         for axis, stride in enumerate(window.strides)
-    ]
-    return math.prod(filled) <= _MOST_ZEROS * math.prod(window.kernel)
+    )
 
 
 def phases_of(window: Window, lengths: Sequence[int], made: Sequence[int]) -> Phases:

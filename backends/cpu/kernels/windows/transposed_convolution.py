@@ -87,7 +87,7 @@ def lower_conv_transpose(node: Node, builder: PlanBuilder) -> None:
     if (
         constant is not None
         and constant.dtype == np.float32
-        and goes_by_phases(given, weight_shape[1], pd.implementation)
+        and goes_by_phases(given, weight_shape[1], pd.implementation, builder.keep_nan)
     ):
         lower_by_phases(node, builder, convolution, given, constant)
         return

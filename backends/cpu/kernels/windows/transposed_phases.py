@@ -30,7 +30,7 @@ from .convolution_primitives import (
     emit_epilogue,
     given_at,
 )
-from .phases import Phases, has_few_zeros, phase_weights, phases_of
+from .phases import Phases, has_few_zeros, has_no_zeros, phase_weights, phases_of
 from .pooling import channels_last
 
 __all__ = ["goes_by_phases", "lies_in_planes", "lower_by_phases"]
@@ -40,13 +40,15 @@ Array = np.ndarray[Any, Any]
 _MANY_CHANNELS, _FEW_PLACES, _THREE_AXES = 32, 4, 3
 
 
-def goes_by_phases(window: Window, made: int, implementation: str) -> bool:
+def goes_by_phases(window: Window, made: int, implementation: str, keep_nan: bool = False) -> bool:
     """True if this is the fastest; oneDNN would take ``implementation`` instead. Pure.
+
+    With ``keep_nan`` no zeros may be multiplied that the model does not have.
 
     It has compiled code for strides that divide windows, which is as good or better for many
     channels made by a group, ``made``, and strides that step over few places; and over three axes.
     """
-    if not has_few_zeros(window):
+    if not has_few_zeros(window) or (keep_nan and not has_no_zeros(window)):
         return False
     if not misapplies_epilogues(implementation):
         return True

@@ -143,3 +143,14 @@ def test_without_the_property_a_relu_is_part_of_the_convolution(core) -> None:
         with core.load_network(model, "CPU", {"CPU_KEEP_NAN": keep_nan}) as network:
             network.create_infer_request().infer_sync(inputs)
             assert [node.op_type for node in network.runtime_graph().nodes] == ops
+
+
+@pytest.mark.parametrize(("groups", "read", "made"), [(2, 4, 2), (4, 4, 4), (1, 64, 16)], ids=str)
+def test_what_a_transposed_window_leaves_alone_stays_a_number(core, groups, read, made) -> None:
+    """Of 3 x 3 at strides of 2, which phases fill up with zeros where the property is not set."""
+    x = np.ones((1, read, 6, 6), np.float32)
+    x[0, 0, 2, 3] = np.inf
+    weights = np.ones((read, made // groups, 3, 3), np.float32)
+    node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[2, 2], group=groups)
+    model = model_of([node], {"x": x}, constants={"w": weights})
+    assert_same(core, model, {"x": x}, CPU_KEEP_NAN=True)

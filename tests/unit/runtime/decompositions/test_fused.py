@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, load_from_string, numpy_helper
 
 import aioinfer
 
 RANDOM = np.random.default_rng(11)
 DEVICES = ["REFERENCE", "CPU"]
 TYPES = {
+    np.dtype(np.float16): TensorProto.FLOAT16,
     np.dtype(np.float32): TensorProto.FLOAT,
     np.dtype(np.int32): TensorProto.INT32,
     np.dtype(np.int64): TensorProto.INT64,
@@ -377,6 +378,27 @@ def test_as_onnxruntime_has_it(core: aioinfer.Core, name: str, device: str, dyna
 def test_what_cannot_be_written_so_is_refused_by_name(core: aioinfer.Core, case: Case) -> None:
     with pytest.raises(aioinfer.errors.AioInferError, match=case.op_type):
         core.load_network(case.model(dynamic=False), "CPU")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("number", "dtype"), [(300, np.float16), (1e20, np.float32)])
+def test_statistics_of_mean_squares_are_float32_and_their_mean_is_zero(
+    core: aioinfer.Core, device: str, number: float, dtype: type
+) -> None:
+    x = np.full((1, 2, 8), number, dtype)
+    case = Case(
+        "SkipSimplifiedLayerNormalization",
+        {"x": x, "s": np.zeros_like(x), "G": np.ones(8, dtype)},
+        outputs=("y", "mean", "inverse"),
+    )
+    model = load_from_string(case.model(dynamic=False))
+    model.graph.output[0].type.tensor_type.elem_type = TYPES[x.dtype]
+    with core.load_network(model, device) as network:
+        found = network.create_infer_request().infer_sync(case.fed())
+    assert found["mean"].dtype == found["inverse"].dtype == np.float32
+    assert not found["mean"].any()
+    right = 1 / number if dtype is np.float16 else 0.0
+    np.testing.assert_allclose(found["inverse"], right, rtol=1e-3)
 
 
 @pytest.mark.parametrize("device", DEVICES)

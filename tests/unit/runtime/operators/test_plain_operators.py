@@ -555,6 +555,25 @@ def test_statistics_of_halves_are_those_of_float32(dtype) -> None:
     assert mean.dtype == factor.dtype == np.float32
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("axis", [-1, 1, 0])
+def test_roots_of_mean_squares_are_divided_by(dtype, axis) -> None:
+    x = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(dtype)
+    scale = np.linspace(-1, 2, x[0].size, dtype=dtype).reshape(3, 4)
+    scale = scale if axis != -1 else scale[0]
+    (made,) = evaluate("RMSNormalization", x, scale, axis=axis, epsilon=1e-3)
+    mean = (x * x).mean(axis=tuple(range(axis % 3, 3)), keepdims=True)
+    assert made.dtype == x.dtype
+    np.testing.assert_allclose(made, x / np.sqrt(mean + 1e-3) * scale, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_squares_of_halves_do_not_overflow(dtype) -> None:
+    x, scale = np.full((1, 4), 300, dtype), np.ones(4, dtype)
+    (made,) = evaluate("RMSNormalization", x, scale)
+    np.testing.assert_array_equal(made, np.ones((1, 4), dtype), strict=True)
+
+
 class TestTheTable:
     def test_attributes_and_operators_are_those_of_the_schemas(self) -> None:
         _families.load_all()

@@ -274,9 +274,10 @@ def test_a_body_that_does_not_fit_tells_nothing_and_changes_nothing(text: str) -
 
 @pytest.mark.parametrize("op_type", ["If", "Loop", "Scan"])
 def test_a_node_without_its_bodies_tells_nothing(op_type: str) -> None:
-    x = Value("x", TensorType(DType.BOOL, ()))
-    graph = Graph("g", [x])
-    graph.append(Node(op_type, [x, x], [Value("y")], name="n"))
+    flag, count = (Value(t.label, TensorType(t, ())) for t in (DType.BOOL, DType.INT64))
+    graph = Graph("g", [flag, count])
+    inputs = [count, flag] if op_type == "Loop" else [flag, flag]
+    graph.append(Node(op_type, inputs, [Value("y")], name="n"))
     assert not infer_graph_types(graph, leaves_lengths=True)
 
 
@@ -298,3 +299,22 @@ def test_a_counter_is_one_number_or_a_list_of_one_as_its_body_declares_it(
     body.inputs[0].type = declared
     assert infer_graph_types(model.graph)
     assert str(body.inputs[0].type) == found
+
+
+BRANCHED = """y = If (x) <then_branch = a () => (float p) { p = Abs(x) },
+    else_branch = b () => (float q) { q = Neg(x) }>"""
+LOOPED = """y = Loop (%s, %s, x) <body = b (int64 i, bool on, float s) => (bool d, float t)
+    { d = Not(on) t = Neg(s) }>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (BRANCHED, "condition is float32"),
+        (LOOPED % ("x", "c"), "number of turns is float32"),
+        (LOOPED % ("n", "x"), "condition is float32"),
+    ],
+)
+def test_what_controls_bodies_has_the_type_that_onnx_says(text: str, reason: str) -> None:
+    with pytest.raises(ModelError, match=reason):
+        parse(f"g (float x, int64 n, bool c) => (float y) {{ {text} }}")

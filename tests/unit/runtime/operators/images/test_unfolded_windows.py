@@ -96,6 +96,14 @@ def test_of_two_elements_for_one_place_the_later_one_stays() -> None:
     assert by_onnx("MaxUnpool", x, places, **settings).tolist() == wanted
 
 
+@pytest.mark.parametrize("place", [-1, 4])
+def test_a_place_outside_is_an_error(place: int) -> None:
+    x = np.ones((1, 1, 2), np.float32)
+    places = np.array([[[0, place]]])
+    with pytest.raises(IndexError):
+        by_us("MaxUnpool", x, places, kernel_shape=[2], strides=[2])
+
+
 def test_a_pooled_image_is_the_corner_of_a_larger_one() -> None:
     x = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2)
     inputs = x, np.array([[[[5, 7], [13, 15]]]]), np.array([1, 1, 5, 5])
