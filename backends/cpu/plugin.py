@@ -38,6 +38,7 @@ from .onednn.post_ops import slow_steps
 from .passes import (
     INT8_FUSION,
     first_passes,
+    has_half_constants,
     integer_passes,
     is_kept_for_plans,
     plan_passes,
@@ -51,6 +52,7 @@ from .precision import (
     PRECISIONS,
     chosen_precision,
     find_unsupported_precision,
+    has_half_loads,
     has_int8,
     has_native_int8,
     precisions_of,
@@ -166,7 +168,10 @@ class CpuPlugin(Plugin):
         shared = shared_passes(config[CPU_DISABLED_PASSES.key])
         folding = default_passes(is_kept=is_kept)
         passes = (
-            *first_passes(config[CPU_DISABLED_PASSES.key]),
+            *first_passes(
+                config[CPU_DISABLED_PASSES.key],
+                reads_halves=self._reads_halves(copied, config),
+            ),
             Decomposing(),
             *integer_passes(),
             *folding,
@@ -198,6 +203,11 @@ class CpuPlugin(Plugin):
     def _fuses_int8(self, config: Configuration) -> bool:
         is_disabled = INT8_FUSION in config[CPU_DISABLED_PASSES.key]
         return has_int8(self._engine.instruction_set) and not is_disabled
+
+    def _reads_halves(self, model: Model, config: Configuration) -> bool:
+        if not has_half_constants(model.graph) or not has_half_loads(self._engine.instruction_set):
+            return False
+        return bool(self._resolved(config)[1][INFERENCE_PRECISION_HINT] == "f32")
 
     def bind_extensions(self, model: Model) -> Model:
         bind_kernels(model, self.extensions)

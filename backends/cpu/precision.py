@@ -13,6 +13,7 @@ __all__ = [
     "PRECISIONS",
     "chosen_precision",
     "find_unsupported_precision",
+    "has_half_loads",
     "has_int8",
     "has_native_int8",
     "precisions_of",
@@ -39,6 +40,11 @@ def precisions_of(instruction_set: int) -> list[str]:
     if instruction_set & _AVX512_FP16 == _AVX512_FP16:
         found.append("f16")
     return found
+
+
+def has_half_loads(instruction_set: int) -> bool:
+    """True if a CPU widens float16 in registers: all that have AVX2 have F16C, too."""
+    return instruction_set & _AVX2 == _AVX2
 
 
 def has_int8(instruction_set: int) -> bool:

@@ -41,6 +41,7 @@ extern const struct named_kernel row_kernels[];
 extern const struct named_kernel matmul_kernels[];
 extern const struct named_kernel packed_kernels[];
 extern const struct named_kernel packed_int8_kernels[];
+extern const struct named_kernel half_kernels[];
 extern const struct named_kernel pool_kernels[];
 extern const struct named_kernel position_kernels[];
 extern const struct named_kernel quantization_kernels[];

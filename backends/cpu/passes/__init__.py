@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
-from ....runtime.graph import DType, Node, TensorType
+from ....runtime.graph import DType, Graph, Node, TensorType
 from ....runtime.passes import Pass
 from ....runtime.passes import __name__ as shared_by_devices
 from ....runtime.passes.folding.constant_cache import ConstantCache
@@ -23,6 +23,7 @@ __all__ = [
     "INT8_FUSION",
     "PASS_NAMES",
     "first_passes",
+    "has_half_constants",
     "integer_passes",
     "is_kept_for_plans",
     "plan_passes",
@@ -37,10 +38,25 @@ _own = partial(LatePass, __name__)
 _shared = partial(LatePass, shared_by_devices)
 
 
-def first_passes(disabled: Collection[str] = ()) -> tuple[Pass, ...]:
-    """List what looks at weights as the file has them, before anything is unpacked or folded."""
+def first_passes(disabled: Collection[str] = (), *, reads_halves: bool = True) -> tuple[Pass, ...]:
+    """List what looks at weights as the file has them, before anything is unpacked or folded.
+
+    ``reads_halves`` says that matmuls of few rows read weights of 16 bits.
+    """
     packed = _own("packed_fusion:PackedFusion", "packed weights", "DequantizeLinear MatMulNBits")
-    return _enabled((packed,), disabled)
+    halves = _own("half_fusion:HalfFusion", "half matmuls", "Gemm MatMul")
+    return _enabled((packed, halves) if reads_halves else (packed,), disabled)
+
+
+def has_half_constants(graph: Graph) -> bool:
+    """True if nodes of the graph have constants of float16 or bfloat16. O(nodes)."""
+    for node in graph.nodes:
+        for value in node.inputs:
+            if value is None or value.constant is None:
+                continue
+            if isinstance(value.type, TensorType) and value.type.dtype in _HALVES:
+                return True
+    return False
 
 
 def integer_passes() -> tuple[Pass, ...]:

@@ -24,7 +24,9 @@ FAMILIES = {
     "matrix_bounds": "pair_distances small_matmul thin_matmul",
     "ml_bounds": "tree_ensemble vote_by_pairs",
     "movement_bounds": "copy fill gather resample sample_grid",
-    "packed_bounds": "order_rows packed_matmul packed_matmul_int8 quantize_rows unpack_weights",
+    "packed_bounds": (
+        "half_matmul order_rows packed_matmul packed_matmul_int8 quantize_rows unpack_weights"
+    ),
     "recurrent_bounds": "recurrent",
     "row_bounds": (
         "attention_probabilities dynamic_quantize find_extremes layer_norm look_up reduce "

@@ -141,7 +141,10 @@ def _numbers_of(
 
 
 def _packed_text(node: Node, facts: NodeFacts | None) -> str:
-    text = f"with packed weights of {node.attributes.get('bits', 4)} bits"
+    bits = node.attributes.get("bits", 4)
+    if bits == 16:
+        return "with weights in 16 bits, as they are stored, data in float32"
+    text = f"with packed weights of {bits} bits"
     if facts is None:
         return text
     is_rounded = "packed_matmul_int8" in facts.implementation

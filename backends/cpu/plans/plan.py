@@ -37,7 +37,7 @@ Form = tuple[tuple[int, ...], np.dtype[Any]]
 """The shape and the numpy type of an array."""
 
 
-_OF_BITS = frozenset({"packed_matmul", "packed_matmul_int8", "unpack_weights"})
+_OF_BITS = frozenset({"half_matmul", "packed_matmul", "packed_matmul_int8", "unpack_weights"})
 """Native kernels that read packed weights."""
 
 _STEP_BYTES = 8 << 10

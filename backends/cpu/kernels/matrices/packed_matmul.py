@@ -1,9 +1,10 @@
-"""Matmuls with weights of 4 or 8 bits, which stay packed.
+"""Matmuls with weights of 4, 8 or 16 bits, which stay packed.
 
 Of few rows a native kernel reads the packed weights once. In float32 each number costs a
 conversion, which takes as long as reading 8 bits of it; where data may be rounded to 8 bits,
 8 bits are multiplied and added up as they are. For many rows panels of weights are unpacked into
-memory that fits a cache, one after another, and oneDNN multiplies with each, in float32.
+memory that fits a cache, one after another, and oneDNN multiplies with each, in float32. Those
+of 16 bits are made for few rows alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ...onednn.post_ops import CPU_DOMAIN
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 from ..registry import kernel
+from .half_matmul import lower_half_matmul
 
 __all__ = ["MOST_ROWS", "chunks_of", "lower_packed_matmul"]
 
@@ -37,10 +39,14 @@ def chunks_of(inner: int, bits: int) -> tuple[int, int]:
 
 @kernel("PackedMatMul", domain=CPU_DOMAIN)
 def lower_packed_matmul(node: Node, builder: PlanBuilder) -> None:
-    """Lower what the pass "packed weights" makes; see there for its inputs."""
+    """Lower what "packed weights" and "half matmuls" make; see these passes for its inputs."""
     data, weights, scales, zeros, bias = (node.input_at(index) for index in range(5))
     assert data is not None
     assert weights is not None
+    if node.attributes["bits"] == 16:
+        parts = _parts(builder, math.prod(builder.shape(weights)))
+        lower_half_matmul(node, builder, data, weights, bias, parts)
+        return
     assert scales is not None
     (result,) = node.outputs
     inner, length, bits = (int(node.attributes[key]) for key in ("inner", "block_size", "bits"))

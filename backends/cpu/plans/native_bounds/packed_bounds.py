@@ -1,10 +1,22 @@
-"""Weights of 4 and 8 bits, read as they are packed (native/packed/)."""
+"""Weights of 4, 8 and 16 bits, read as they are packed (native/packed/)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .reach import FLOAT32, INT8, MOST_BYTES, MOST_PARTS, UINT8, Reach, Rule, product, take
+from .....runtime.graph import DType
+from .reach import (
+    FLOAT32,
+    INT8,
+    MOST_BYTES,
+    MOST_PARTS,
+    UINT8,
+    UINT16,
+    Reach,
+    Rule,
+    product,
+    take,
+)
 
 __all__ = ["RULES"]
 
@@ -84,7 +96,24 @@ def _unpack_weights(parameters: Sequence[int]) -> list[Reach]:
     return [*_packed_weights(columns, blocks, row, has_zeros), (0, made, FLOAT32)]
 
 
+def _half_matmul(parameters: Sequence[int]) -> list[Reach]:
+    rows, inner, columns, stored, has_bias, parts = take(parameters, 6)
+    if stored not in (DType.FLOAT16.value, DType.BFLOAT16.value):
+        raise ValueError(f"weights of 16 bits that are of type {stored}")
+    if has_bias not in (0, 1) or not 1 <= parts <= MOST_PARTS:
+        raise ValueError(f"{has_bias} biases in {parts} parts")
+    bias: list[Reach] = [(0, product(columns, 4), FLOAT32)] * has_bias
+    data, weights = product(rows, inner, 4), product(columns, inner, 2)
+    return [
+        (0, data, FLOAT32),
+        (0, weights, UINT16),
+        *bias,
+        (0, product(rows, columns, 4), FLOAT32),
+    ]
+
+
 RULES: Mapping[str, Rule] = {
+    "half_matmul": _half_matmul,
     "order_rows": _order_rows,
     "packed_matmul": _packed_matmul,
     "packed_matmul_int8": _packed_matmul_int8,

@@ -19,6 +19,7 @@ __all__ = [
     "MOST_PARTS",
     "NO_TYPES",
     "UINT8",
+    "UINT16",
     "Reach",
     "Rule",
     "checked_item",
@@ -48,6 +49,7 @@ FLOAT64 = frozenset({DType.FLOAT64})
 INT8 = frozenset({DType.INT8})
 INT32 = frozenset({DType.INT32})
 UINT8 = frozenset({DType.UINT8})
+UINT16 = frozenset({DType.UINT16})
 _ROW_TYPES = (FLOAT32, frozenset({DType.BFLOAT16}))
 INDEX_TYPES = {4: INT32, 8: frozenset({DType.INT64})}
 _INTEGER_TYPES = frozenset(

@@ -8,6 +8,7 @@ from unit.backends.cpu.passes.fused_models import fuse_by, parse_typed
 
 NAMES = (
     "packed weights",
+    "half matmuls",
     "scan batching",
     "half widening",
     "einsum decomposition",

@@ -29,6 +29,7 @@ from unit.backends.cpu.comparing import model_of
 
 F32, I64, I32, BOOL = DType.FLOAT32, DType.INT64, DType.INT32, DType.BOOL
 U8, I8, F64 = DType.UINT8, DType.INT8, DType.FLOAT64
+U16 = DType.UINT16
 ONE = double_bits(1.0)
 
 Shape = tuple[int, ...]
@@ -87,6 +88,10 @@ CALLS: dict[str, tuple[Operands, list[int]]] = {
     "small_matmul": (
         [(F32, (2, 3)), (F32, (3, 4)), (F32, (4,)), (F32, (2, 4))],
         [2, 3, 4, 1, 0],
+    ),
+    "half_matmul": (
+        [(F32, (3, 7)), (U16, (5, 7)), (F32, (5,)), (F32, (3, 5))],
+        [3, 7, 5, DType.FLOAT16.value, 1, 2],
     ),
     "order_rows": ([(F32, (3, 70)), (F32, (3, 2, 8, 8))], [3, 70, 4, 1]),
     "packed_matmul": (
