@@ -255,7 +255,8 @@ def quantized_file(file: Path, model: Model, precision: str) -> Path:
     if not target.exists():
         chance = np.random.default_rng(2)
         samples = [model.inputs(chance, 1) for _ in range(SAMPLE_COUNT)]
-        quantize(file, target, samples, QUANTIZED[precision], file.stat().st_size)
+        size_bytes = file.stat().st_size
+        quantize(file, target, samples, QUANTIZED[precision], size_bytes, onnx.load)
     return target
 
 

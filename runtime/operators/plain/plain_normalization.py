@@ -51,11 +51,14 @@ def layer_normalization(
 def rms_normalization(
     x: Array, scale: Array, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = _FLOAT
 ) -> Array:
-    """Divide by the root of the mean square over the axes from ``axis`` on, in float32 at least."""
+    """Divide by the root of the mean square over the axes from ``axis`` on, in float32 at least.
+
+    The result has the type of the scale.
+    """
     axes = tuple(range(axis % max(1, x.ndim), x.ndim))
     wide = x if x.dtype.itemsize > 2 else x.astype(np.float32)
     root = np.sqrt(_mean(wide * wide, axes) + wide.dtype.type(epsilon))
-    return np.asarray((wide * np.reciprocal(root)).astype(x.dtype, copy=False) * scale)
+    return np.asarray((wide * np.reciprocal(root)).astype(scale.dtype, copy=False) * scale)
 
 
 def _mean(x: Array, axes: tuple[int, ...]) -> Array:
