@@ -13,6 +13,7 @@ __all__ = [
     "PRECISIONS",
     "chosen_precision",
     "find_unsupported_precision",
+    "has_avx512",
     "has_half_loads",
     "has_int8",
     "has_native_int8",
@@ -47,6 +48,11 @@ def has_half_loads(instruction_set: int) -> bool:
     return instruction_set & _AVX2 == _AVX2
 
 
+def has_avx512(instruction_set: int) -> bool:
+    """True if oneDNN has vectors of 512 bits on a CPU."""
+    return instruction_set & _AVX512 == _AVX512
+
+
 def has_int8(instruction_set: int) -> bool:
     """True if matmuls of 8 bits are exact on a CPU, and faster than those of float32."""
     return _sums_up_in_32_bits(instruction_set) or has_native_int8(instruction_set)
@@ -58,8 +64,7 @@ def has_native_int8(instruction_set: int) -> bool:
     Without VNNI oneDNN sums up in 16 bits, in which two products of large numbers overflow. The
     native kernels have vectors of 256 bits: float32 is as fast where the CPU has wider ones.
     """
-    has_wider = instruction_set & _AVX512 == _AVX512
-    is_new_enough = instruction_set & _AVX2 == _AVX2 and not has_wider
+    is_new_enough = instruction_set & _AVX2 == _AVX2 and not has_avx512(instruction_set)
     return is_new_enough and not _sums_up_in_32_bits(instruction_set)
 
 

@@ -15,7 +15,7 @@ import onnx
 
 from ....errors import ModelError
 from ..origins import Origins
-from .structure import all_nodes, body_protos
+from .structure import all_nodes, body_protos, value_names
 
 __all__ = ["BATCHED_OPSET", "find_batched_scans", "hide_batched_scans", "split_batched_scans"]
 
@@ -75,7 +75,7 @@ def split_batched_scans(model: onnx.ModelProto, names: Set[str], origins: Origin
     """
     if not names:
         return
-    taken = set(_value_names(model.graph))
+    taken = set(value_names(model.graph))
     for node in reversed([*all_nodes(model.graph.node)]):  # bodies first: they are copied
         if node.name in names and node.op_type == _STAND_IN:
             name = origins.claim_like(f"{node.name}/Scan")
@@ -125,11 +125,3 @@ def _free_name(wanted: str, taken: set[str]) -> str:
         name += "_"
     taken.add(name)
     return name
-
-
-def _value_names(graph: onnx.GraphProto) -> Iterator[str]:
-    yield from (item.name for item in (*graph.input, *graph.initializer))
-    for node in graph.node:
-        yield from node.output
-        for _, body in body_protos(node):
-            yield from _value_names(body)

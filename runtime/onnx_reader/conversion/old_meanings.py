@@ -20,7 +20,7 @@ import onnx.numpy_helper
 from ..origins import Origins
 from .forgotten_operators import is_forgotten, remember
 from .node_writer import NodeWriter
-from .structure import all_nodes, body_protos
+from .structure import all_nodes, body_protos, value_names
 
 __all__ = ["find_old_meanings", "restore_meanings"]
 
@@ -55,7 +55,7 @@ def restore_meanings(
     if not originals:
         return
     constants = {**(outer or {}), **dict(_constants(graph))}
-    taken = set(_value_names(graph))
+    taken = set(value_names(graph))
     makers = {name: node.name for node in graph.node for name in node.output}
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
@@ -200,11 +200,3 @@ def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]
     for name, tensor in tensors:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             yield name, tensor
-
-
-def _value_names(graph: onnx.GraphProto) -> Iterator[str]:
-    yield from (item.name for item in (*graph.input, *graph.initializer))
-    for node in graph.node:
-        yield from node.output
-        for _, body in body_protos(node):
-            yield from _value_names(body)

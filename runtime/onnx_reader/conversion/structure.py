@@ -17,6 +17,7 @@ __all__ = [
     "body_protos",
     "name_unused_outputs",
     "order_nodes",
+    "value_names",
 ]
 
 NodeProtos = MutableSequence[onnx.NodeProto]
@@ -52,6 +53,15 @@ def all_tensors(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
             yield from attribute.tensors
         for _, body in body_protos(node):
             yield from body.initializer
+
+
+def value_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Walk the names of all values of a graph and of its bodies."""
+    yield from (item.name for item in (*graph.input, *graph.initializer))
+    for node in graph.node:
+        yield from node.output
+        for _, body in body_protos(node):
+            yield from value_names(body)
 
 
 def order_nodes(model: onnx.ModelProto) -> None:

@@ -13,10 +13,10 @@ from .....runtime.graph import DType
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 from ...plans.view_strides import memory_order, ordered_strides
+from ...precision import has_avx512
 
 __all__ = ["gap_free", "gap_free_layout"]
 
-_AVX512 = 0x27  # of dnnl_cpu_isa_t
 _MOST_AXES = 4
 """Of more oneDNN's kernels take no other order than row-major."""
 
@@ -28,7 +28,7 @@ def gap_free(
 
     Templates keep what there is: one general matmul serves plans of all lengths.
     """
-    if builder.keeps_gaps or builder.engine.instruction_set & _AVX512 != _AVX512:
+    if builder.keeps_gaps or not has_avx512(builder.engine.instruction_set):
         return left, right
     layouts = [gap_free_layout(item) for item in (left.layout, right.layout, target)]
     if None in layouts or layouts[2] != target:

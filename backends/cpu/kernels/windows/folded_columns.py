@@ -18,6 +18,7 @@ from .....runtime.graph import DType, Value
 from .....runtime.lowering.window import Window
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
+from ...precision import has_avx512
 from ..matrices.matmul import constant_matmul
 from .pooling import channels_last
 
@@ -25,7 +26,6 @@ __all__ = ["emit_columns", "goes_by_columns"]
 
 MOST_COLUMN_BYTES = 3 << 19
 """What stays in a second-level cache, more or less; of more, oneDNN's way is as fast."""
-_AVX512 = 0x27  # of dnnl_cpu_isa_t
 _AVX512_LANES = 16
 _MAX_AXES = 2
 
@@ -40,8 +40,8 @@ def goes_by_columns(
         return False
     parts, stride = math.prod(window.kernel), math.prod(window.strides)
     is_single = math.prod(source[2:]) == 1
-    has_avx512 = instruction_set & _AVX512 == _AVX512
-    if not is_single and (has_avx512 if weights[1] >= _AVX512_LANES else _is_divided(window)):
+    fills_lanes = weights[1] >= _AVX512_LANES
+    if not is_single and (has_avx512(instruction_set) if fills_lanes else _is_divided(window)):
         return False
     columns = source[0] * math.prod(source[2:]) * math.prod(weights[1:])
     return (is_single or 1 < stride < parts) and columns * 4 <= MOST_COLUMN_BYTES

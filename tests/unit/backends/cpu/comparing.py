@@ -20,6 +20,7 @@ __all__ = [
     "INTEGERS",
     "Arrays",
     "assert_a_quantum_off",
+    "assert_batches_of_a_run_and_of_a_blob",
     "assert_same_as_reference",
     "has_instructions",
     "has_wide_vectors",
@@ -124,3 +125,19 @@ def missing_reason() -> str | None:
     except DeviceError as error:
         return str(error)
     return None
+
+
+def assert_batches_of_a_run_and_of_a_blob(core: Core, model: Any, x: np.ndarray) -> None:
+    """Assert that batches give REFERENCE's results, and to the bit the same from a blob."""
+    with core.load_network(model, "CPU") as network:
+        request = network.create_infer_request()
+        batches = [np.concatenate([x] * count) for count in (1, 2, 3, 2)]
+        found = [request.infer_sync({"x": batch})["y"] for batch in batches]
+        blob = network.export()
+    for batch, made in zip(batches, found, strict=True):
+        wanted = run(core, model, "REFERENCE", {"x": batch})["y"]
+        np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-4)
+    with core.import_network(blob, "CPU") as network:
+        again = network.create_infer_request()
+        for batch, made in zip(batches, found, strict=True):
+            np.testing.assert_array_equal(again.infer_sync({"x": batch})["y"], made)

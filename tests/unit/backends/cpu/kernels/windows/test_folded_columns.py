@@ -13,7 +13,12 @@ from aioinfer.backends.cpu.kernels.windows import transposed_convolution
 from aioinfer.backends.cpu.kernels.windows.folded_columns import goes_by_columns
 from aioinfer.runtime.lowering.window import Window
 from unit.backends.cpu.arrays import numbers
-from unit.backends.cpu.comparing import assert_same_as_reference, model_of, run
+from unit.backends.cpu.comparing import (
+    assert_batches_of_a_run_and_of_a_blob,
+    assert_same_as_reference,
+    model_of,
+    run,
+)
 from unit.backends.cpu.kernels.stepping import implementations
 
 AVX2, AVX512 = 0x7, 0x27
@@ -84,18 +89,7 @@ def test_threads_change_no_bit(core: Core) -> None:
 @pytest.mark.usefixtures("_by_columns")
 def test_batches_that_come_with_the_run_and_a_blob_that_has_them(core: Core) -> None:
     model, inputs = transposed("overlapping", dynamic=True)
-    with core.load_network(model, "CPU") as network:
-        request = network.create_infer_request()
-        batches = [np.concatenate([inputs["x"]] * count) for count in (1, 2, 3, 2)]
-        found = [request.infer_sync({"x": batch})["y"] for batch in batches]
-        blob = network.export()
-    for batch, made in zip(batches, found, strict=True):
-        wanted = run(core, model, "REFERENCE", {"x": batch})["y"]
-        np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-4)
-    with core.import_network(blob, "CPU") as network:
-        again = network.create_infer_request()
-        for batch, made in zip(batches, found, strict=True):
-            np.testing.assert_array_equal(again.infer_sync({"x": batch})["y"], made)
+    assert_batches_of_a_run_and_of_a_blob(core, model, inputs["x"])
 
 
 def window(kernel: int, stride: int, axes: int = 2) -> Window:

@@ -15,7 +15,11 @@ from aioinfer.backends.cpu.kernels.windows.transposed_phases import goes_by_phas
 from aioinfer.runtime.graph import DType
 from aioinfer.runtime.lowering.window import Window
 from unit.backends.cpu.arrays import numbers
-from unit.backends.cpu.comparing import assert_same_as_reference, model_of, run
+from unit.backends.cpu.comparing import (
+    assert_batches_of_a_run_and_of_a_blob,
+    assert_same_as_reference,
+    model_of,
+)
 from unit.backends.cpu.kernels.stepping import implementations
 
 FOLLOWERS = ("", "Relu", "Tanh", "Add", "Mul of a row")
@@ -118,18 +122,7 @@ def test_a_bias_of_the_run_is_added_to_what_lies_in_its_places(core: Core, name:
 @pytest.mark.parametrize("name", FORMS)
 def test_batches_that_come_with_the_run_and_a_blob_that_has_them(core: Core, name: str) -> None:
     model, inputs = model_of_form(FORMS[name], "Relu", dynamic=True)
-    with core.load_network(model, "CPU") as network:
-        request = network.create_infer_request()
-        batches = [np.concatenate([inputs["x"]] * count) for count in (1, 2, 3, 2)]
-        found = [request.infer_sync({"x": batch})["y"] for batch in batches]
-        blob = network.export()
-    for batch, made in zip(batches, found, strict=True):
-        wanted = run(core, model, "REFERENCE", {"x": batch})["y"]
-        np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-4)
-    with core.import_network(blob, "CPU") as network:
-        again = network.create_infer_request()
-        for batch, made in zip(batches, found, strict=True):
-            np.testing.assert_array_equal(again.infer_sync({"x": batch})["y"], made)
+    assert_batches_of_a_run_and_of_a_blob(core, model, inputs["x"])
 
 
 @pytest.mark.parametrize(
