@@ -16,7 +16,7 @@ from ..operators.images.resampling import (
     nearest_indices,
     weighted_indices,
 )
-from ..operators.images.resize import find_unknown_setting
+from ..operators.images.resize import find_unknown_setting, scales_of_sizes
 
 __all__ = [
     "find_unknown_setting",
@@ -45,7 +45,8 @@ def resamplings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> dict
     """Return for each axis that the node names how it is resized.
 
     Raises GraphError for axes that there are not, lists of other lengths, numbers that are no
-    scales, sizes or places, and for results of other lengths than they make.
+    scales, sizes or places, and for results of other lengths than they make. What keeps all lengths
+    resizes nothing, whatever its scales.
     """
     rank = len(shape)
     named = [int(axis) for axis in node.attributes.get("axes") or range(rank)]
@@ -61,6 +62,8 @@ def resamplings(node: Node, shape: Sequence[int], wanted: Sequence[int]) -> dict
             raise _contradiction(
                 node, f"a scale of {scale:g} of {shape[axis]} elements, for {wanted[axis]}"
             )
+    if list(shape) == list(wanted):
+        return {}
     coordinates = _text(node, "coordinate_transformation_mode")
     found = {
         axis: Resampling(shape[axis], wanted[axis], scale, coordinates)
@@ -110,17 +113,12 @@ def weighted_indices_of(node: Node, axis: Resampling) -> WeightedIndices:
     )
 
 
-def _scales(node: Node, lengths: Sequence[int]) -> list[np.floating[Any]]:
-    given = _numbers(node, 2)
+def _scales(node: Node, lengths: Sequence[int]) -> list[np.float32]:
+    given, sizes = _numbers(node, 2), _numbers(node, 3)
     if given is not None:
-        return list(given)
-    sizes = _numbers(node, 3)
-    sizes = np.zeros(0) if sizes is None else sizes
-    scales = [np.float64(size / length) for size, length in zip(sizes, lengths, strict=True)]
-    policy = _text(node, "keep_aspect_ratio_policy")
-    if policy == "stretch":
-        return list(scales)
-    return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
+        return [np.float32(scale) for scale in given]
+    wanted = [] if sizes is None else sizes.tolist()
+    return scales_of_sizes(lengths, wanted, _text(node, "keep_aspect_ratio_policy"))
 
 
 def _mode_of(node: Node) -> str:

@@ -1,6 +1,8 @@
 """Which elements of an axis make each element of the resized axis, and with which weights. Pure.
 
-Source of the formulas: ONNX's operator Resize, and onnx.reference where its text is silent.
+Source of the formulas: ONNX's operator Resize, and where its text can be read in two ways what
+onnxruntime does: the length of the result is the whole one, places are numbers of float32, and an
+axis whose scale is 1 stays as it is, also where a part of it is asked for.
 """
 
 from __future__ import annotations
@@ -16,12 +18,16 @@ __all__ = [
     "NEAREST",
     "Resampling",
     "WeightedIndices",
+    "linear_pairs",
     "nearest_indices",
     "weighted_indices",
 ]
 
 Array = np.ndarray[Any, Any]
 _Coordinates = Callable[["Resampling", Array], Array]
+
+_HALF = np.float32(0.5)
+_NEARLY = 1e-6  # how far from a half a place is between two elements all the same, as measured
 
 
 @dataclass(frozen=True)
@@ -34,50 +40,61 @@ class Resampling:
 
     length: int
     count: int
-    scale: np.floating[Any]
+    scale: np.float32
     coordinates: str = "half_pixel"
     start: float = 0.0
     end: float = 1.0
 
-    @property
-    def resized(self) -> float:
-        """The length that the scale makes, before it is rounded down."""
-        return float(self.scale * self.length)
-
     def places(self) -> Array:
-        """Return the place in the input, with fractions, of each element of the result."""
-        found = COORDINATES[self.coordinates](self, np.arange(self.count, dtype=np.float64))
-        return np.asarray(found, np.float64)
+        """Return the place in the input, with fractions, of each element of the result; float64.
+
+        The numbers are those of float32, so that what lies between two elements, or on the border
+        of what is taken, lies there for onnxruntime, too.
+        """
+        own = np.arange(self.count, dtype=np.float32)
+        found = own if self.scale == 1 else COORDINATES[self.coordinates](self, own)
+        return found.astype(np.float32).astype(np.float64)
+
+    def outside(self) -> Array:
+        """Return which elements of the result lie outside of what is cropped; bool."""
+        places = self.places()
+        is_cropped = self.coordinates == "tf_crop_and_resize"
+        return is_cropped & ((places < 0) | (places > self.length - 1))
 
 
 def _half_pixel(axis: Resampling, places: Array) -> Array:
-    return (places + 0.5) / float(axis.scale) - 0.5
+    return _tf_half_pixel_for_nn(axis, places) - _HALF
+
+
+def _tf_half_pixel_for_nn(axis: Resampling, places: Array) -> Array:
+    return np.asarray((places + _HALF) / axis.scale)
 
 
 def _half_pixel_symmetric(axis: Resampling, places: Array) -> Array:
-    shift = axis.length / 2 * (1 - axis.count / axis.resized)
-    return np.asarray(shift + _half_pixel(axis, places))
+    adjustment = np.float32(axis.count) / (axis.scale * np.float32(axis.length))
+    offset = np.float32(axis.length / 2) * (1 - adjustment)
+    return np.asarray(float(offset) + (places + 0.5).astype(np.float64) / float(axis.scale) - 0.5)
 
 
 def _pytorch_half_pixel(axis: Resampling, places: Array) -> Array:
-    return np.zeros_like(places) if axis.resized == 1 else _half_pixel(axis, places)
+    return _half_pixel(axis, places) if axis.count > 1 else np.zeros_like(places)
 
 
 def _asymmetric(axis: Resampling, places: Array) -> Array:
-    return places / float(axis.scale)
+    return np.asarray(places / axis.scale)
 
 
 def _align_corners(axis: Resampling, places: Array) -> Array:
-    if axis.resized == 1:
+    if axis.count == 1:
         return np.zeros_like(places)
-    return places * (axis.length - 1) / (axis.resized - 1)
+    return np.asarray(places * np.float32(axis.length - 1) / np.float32(axis.count - 1))
 
 
 def _crop(axis: Resampling, places: Array) -> Array:
-    last = axis.length - 1
-    if axis.resized == 1:
-        return np.full_like(places, axis.start * last + (axis.end - axis.start) * last / 2)
-    return axis.start * last + places * (axis.end - axis.start) * last / (axis.resized - 1)
+    start, end, last = (np.float32(number) for number in (axis.start, axis.end, axis.length - 1))
+    if axis.count == 1:
+        return np.full_like(places, 0.5 * float(start + end) * float(last))
+    return np.asarray(start * last + places * (end - start) * last / np.float32(axis.count - 1))
 
 
 COORDINATES: Mapping[str, _Coordinates] = {
@@ -87,13 +104,15 @@ COORDINATES: Mapping[str, _Coordinates] = {
     "half_pixel_symmetric": _half_pixel_symmetric,
     "pytorch_half_pixel": _pytorch_half_pixel,
     "tf_crop_and_resize": _crop,
+    "tf_half_pixel_for_nn": _tf_half_pixel_for_nn,
 }
+"""From the indices in the result, of float32; those of one that is cropped may lie outside."""
 
 NEAREST: Mapping[str, Callable[[Array], Array]] = {
     "ceil": np.ceil,
     "floor": np.floor,
-    "round_prefer_ceil": lambda places: np.floor(places + 0.5),
-    "round_prefer_floor": lambda places: np.ceil(places - 0.5),
+    "round_prefer_ceil": lambda places: np.floor(places + 0.5 + _NEARLY),
+    "round_prefer_floor": lambda places: np.ceil(places - 0.5 - _NEARLY),
 }
 
 
@@ -138,12 +157,15 @@ def weighted_indices(
     where its part reaches beyond the input.
     """
     places = axis.places()
+    if is_antialiased and axis.count == axis.length:
+        places = np.arange(axis.count, dtype=np.float64)  # onnxruntime filters what changes
     if mode == "nearest":
         indices = NEAREST[rounding](places)[:, None]
         weights = np.ones_like(indices)
     else:
         reach = 1 if mode == "linear" else 2
-        scale = min(float(axis.scale), 1.0) if is_antialiased else 1.0
+        is_shrunk = is_antialiased and axis.count != axis.length
+        scale = min(float(axis.scale), 1.0) if is_shrunk else 1.0
         half = -int(np.floor(-reach / scale))
         first = np.ceil(places) - half
         indices = first[:, None] + np.arange(2 * half)
@@ -153,12 +175,30 @@ def weighted_indices(
             weights = np.where((indices < 0) | (indices >= axis.length), 0.0, weights)
         if is_antialiased or excludes_outside:
             weights = weights / weights.sum(axis=1, keepdims=True)
-    offsets = np.zeros(axis.count, dtype)
-    if axis.coordinates == "tf_crop_and_resize":
-        is_outside = (places < 0) | (places > axis.length - 1)
-        weights = np.where(is_outside[:, None], 0.0, weights)
-        offsets[is_outside] = outside
+    is_outside = axis.outside()
+    weights = np.where(is_outside[:, None], 0.0, weights)
+    offsets = np.where(is_outside, outside, 0.0).astype(dtype)
     return WeightedIndices(_clamped(indices, axis), weights.astype(dtype), offsets)
+
+
+def linear_pairs(axis: Resampling, *, in_10_bits: bool = False) -> WeightedIndices:
+    """Return the two elements that linear interpolation reads, in order; weights of float32.
+
+    They are rounded as onnxruntime rounds them, which shows where a result is cut to an integer:
+    the two weights of an element need not add up to one, and are halves at the end of an axis.
+    Those of 10 bits are whole, and 1024 times as large.
+    """
+    places = axis.places().astype(np.float32)
+    inside = np.clip(places, 0, axis.length - 1)
+    first = inside.astype(np.int32)
+    indices = np.stack([first, np.minimum(first + 1, axis.length - 1)], axis=1)
+    one = 1 << 10 if in_10_bits else 1
+    if in_10_bits:
+        inside = np.trunc(inside * one)
+    others = (indices[:, ::-1] * one).astype(np.float32)
+    weights = np.abs(others - inside[:, None])
+    weights[indices[:, 0] == indices[:, 1]] = one / 2
+    return WeightedIndices(indices, weights, np.zeros(axis.count))
 
 
 def _linear(distances: Array) -> Array:

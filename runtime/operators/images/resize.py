@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,17 @@ from ...graph import Node
 from ...type_inference.families.resized_lengths import resized_by_scales, resized_to_sizes
 from ..lists import numbers_of
 from ..plain_operators import Array, plain
-from .resampling import COORDINATES, NEAREST, Resampling, WeightedIndices, weighted_indices
+from .resampling import (
+    COORDINATES,
+    NEAREST,
+    Resampling,
+    WeightedIndices,
+    linear_pairs,
+    nearest_indices,
+    weighted_indices,
+)
 
-__all__ = ["find_unknown_setting", "resize"]
+__all__ = ["find_unknown_setting", "resize", "scales_of_sizes"]
 
 _KNOWN = {
     "mode": ("nearest", "linear", "cubic"),
@@ -61,15 +71,15 @@ def resize(
     """Change the lengths of axes, all by default; gives the type of x.
 
     roi: (2A,) for A axes, scales: (A,) float32, sizes: (A,) int64; one of the last two is given.
-    Interpolates in float64; integers are rounded, halves to even, and bounded.
+    Interpolates in float64. Of integers, what is linear without antialiasing is cut towards zero;
+    the rest is rounded after each axis.
     """
     order = [axis % x.ndim for axis in (axes or range(x.ndim))]
     lengths = tuple(x.shape[axis] for axis in order)
     counts, factors = _lengths(lengths, scales, sizes, keep_aspect_ratio_policy)
-    is_cropping = coordinate_transformation_mode == "tf_crop_and_resize"
     part = [0.0] * len(order) + [1.0] * len(order)
-    if is_cropping:
-        if roi is None or roi.size != len(part):
+    if coordinate_transformation_mode == "tf_crop_and_resize" and roi is not None and roi.size:
+        if roi.size != len(part):
             raise ValueError(f"tf_crop_and_resize needs a roi of {len(part)} numbers")
         part = numbers_of(roi, may_be_one=True)
     wanted = list(x.shape)
@@ -77,41 +87,44 @@ def resize(
         wanted[axis] = count
     if 0 in wanted or not x.size:
         return np.zeros(wanted, x.dtype)
-    repeats = mode == "nearest" and not is_cropping
-    made = x if repeats else x.astype(np.float64)
-    for index in sorted(
-        range(len(order)), key=lambda item: (counts[item] > lengths[item], -order[item])
-    ):
-        resampling = Resampling(
-            lengths[index],
-            counts[index],
-            factors[index],
-            coordinate_transformation_mode,
-            part[index],
-            part[index + len(order)],
+    if wanted == list(x.shape):
+        return x
+    resamplings = {
+        axis: Resampling(
+            *(lengths[index], counts[index], factors[index], coordinate_transformation_mode),
+            *(part[index], part[index + len(order)]),
         )
-        weighted = weighted_indices(
+        for index, axis in enumerate(order)
+    }
+    outside = _as_type(np.asarray(extrapolation_value), x.dtype)
+    if mode == "nearest":
+        return _repeated(x, resamplings, nearest_mode, outside)
+    if mode == "linear" and x.dtype.kind in "iu" and not antialias:
+        return _cut(x, resamplings, outside)
+    weighted = {
+        axis: weighted_indices(
             resampling,
             mode,
-            rounding=nearest_mode,
             cubic=cubic_coeff_a,
             is_antialiased=bool(antialias),
             excludes_outside=bool(exclude_outside),
-            outside=extrapolation_value,
+            outside=float(outside),
             dtype=np.float64,
         )
-        if weighted.is_identity(lengths[index]):
-            continue
-        if repeats:
-            made = np.take(made, weighted.indices[:, 0], order[index])
-        else:
-            made = _mix(made, weighted, order[index])
-    return made if repeats else _as_type(made, x.dtype)
+        for axis, resampling in resamplings.items()
+    }
+    changed = {a: item for a, item in weighted.items() if not item.is_identity(x.shape[a])}
+    if x.dtype.kind in "iu":
+        return _rounded_by_axis(x, changed)
+    made = x.astype(np.float64)
+    for axis in _shrinking_first(resamplings, changed):
+        made = _mix(made, weighted[axis], axis)
+    return made.astype(x.dtype)
 
 
 def _lengths(
     lengths: tuple[int, ...], scales: Array | None, sizes: Array | None, policy: str
-) -> tuple[list[int], list[np.floating[Any]]]:
+) -> tuple[list[int], list[np.float32]]:
     """Return the length of each resized axis, and its scale."""
     by_scale, by_size = (
         [] if given is None else numbers_of(given, may_be_one=True) for given in (scales, sizes)
@@ -122,34 +135,127 @@ def _lengths(
             f"{len(by_scale)} scales and {len(by_size)} sizes are given for {len(lengths)} axes; "
             f"one of them is wanted for each axis"
         )
-    factors: list[np.floating[Any]]
-    if scales is not None and by_scale:
-        found, factors = resized_by_scales(lengths, by_scale), list(scales.ravel())
+    if by_scale:
+        found, factors = resized_by_scales(lengths, by_scale), [np.float32(f) for f in by_scale]
     else:
         found = resized_to_sizes(lengths, tuple(by_size), policy)
-        factors = [
-            np.float64(size / length) if length else np.float64(1)
-            for size, length in zip(by_size, lengths, strict=True)
-        ]
-        if policy != "stretch":
-            factors = [min(factors) if policy == "not_larger" else max(factors)] * len(factors)
+        factors = scales_of_sizes(lengths, by_size, policy)
     counts = [count for count in found if isinstance(count, int)]
     if len(counts) != len(lengths):
         raise ValueError(f"lengths {list(lengths)} cannot be resized by {by_scale or by_size}")
     return counts, factors
 
 
+def scales_of_sizes(lengths: Sequence[int], sizes: Sequence[int], policy: str) -> list[np.float32]:
+    """Return the scale that each size stands for, or the one that keeps the proportions."""
+    scales = [
+        np.float32(size) / np.float32(length) if length else np.float32(1)
+        for size, length in zip(sizes, lengths, strict=True)
+    ]
+    if policy == "stretch":
+        return scales
+    return [min(scales) if policy == "not_larger" else max(scales)] * len(scales)
+
+
+def _shrinking_first(
+    axes: Mapping[int, Resampling], chosen: Iterable[int] | None = None
+) -> list[int]:
+    """Order axes, or those chosen, so that nothing gets larger on its way than at its ends."""
+    return sorted(
+        axes if chosen is None else chosen,
+        key=lambda axis: (axis in axes and axes[axis].count > axes[axis].length, -axis),
+    )
+
+
+def _repeated(x: Array, axes: Mapping[int, Resampling], rounding: str, outside: Array) -> Array:
+    """Repeat elements, whatever their type; ``outside`` stands where there are none."""
+    made = x
+    for axis in _shrinking_first(axes):
+        made = np.take(made, nearest_indices(axes[axis], rounding), axis)
+    return _with_outside(made, axes, outside)
+
+
+def _cut(x: Array, axes: Mapping[int, Resampling], outside: Array) -> Array:
+    """Interpolate integers linearly and cut the fraction off, as onnxruntime does.
+
+    A cut shows how a sum was rounded. So the corners around a place are added up in its order, in
+    float32, with those axes of a picture that keep their lengths; in float64 for integers of 64
+    bits, which it does not take. Channels-last pictures of 8 bits have weights of 10 bits there.
+    """
+    number: type[np.number[Any]] = np.float64 if x.dtype.itemsize > 4 else np.float32
+    changed = {axis for axis, item in axes.items() if item.scale != 1}
+    is_channels_last = x.ndim == 4 and 1 in changed and 3 not in changed
+    area = range(1, 3) if is_channels_last else range(2 if x.ndim > 3 else 0, x.ndim)
+    is_fixed = is_channels_last and x.dtype.itemsize == 1
+    pairs = {
+        axis: linear_pairs(axes.get(axis) or _kept(x.shape[axis]), in_10_bits=is_fixed)
+        for axis in sorted(changed | set(area))
+    }
+    if is_fixed:
+        number = np.int32
+    total = None
+    for corner in itertools.product((0, 1), repeat=len(pairs)):
+        taken, weight = x, np.ones((), number)
+        sides = dict(zip(pairs, corner, strict=True))
+        for axis in _shrinking_first(axes, pairs):
+            taken = np.take(taken, pairs[axis].indices[:, sides[axis]], axis)
+        for axis in reversed(pairs):
+            weights = pairs[axis].weights[:, sides[axis]].astype(number)
+            weight = weight * _along(weights, axis, x.ndim)
+        product = weight * taken.astype(number)
+        total = product if total is None else total + product
+    assert total is not None
+    made = _as_type(total / 2**20 if is_fixed else total, x.dtype)
+    return _with_outside(made, axes, outside)
+
+
+def _kept(length: int) -> Resampling:
+    return Resampling(length, length, np.float32(1))
+
+
+def _with_outside(made: Array, axes: Mapping[int, Resampling], outside: Array) -> Array:
+    for axis, resampling in axes.items():
+        is_outside = resampling.outside()
+        if is_outside.any():
+            made = np.where(_along(is_outside, axis, made.ndim), outside, made)
+    return made
+
+
+def _rounded_by_axis(x: Array, weighted: Mapping[int, WeightedIndices]) -> Array:
+    """Mix integers, from the last axis on, each time rounded and kept in the bounds of the type.
+
+    Weights of 8-bit types are multiples of 2^-22, as onnxruntime and Pillow have them.
+    """
+    made = x
+    for axis in sorted(weighted, reverse=True):
+        item = weighted[axis]
+        if x.dtype.itemsize == 1:
+            item = replace(item, weights=np.round(item.weights * 2**22) / 2**22)
+        made = _as_type(_rounded(_mix(made.astype(np.float64), item, axis)), x.dtype)
+    return made
+
+
+def _rounded(x: Array) -> Array:
+    """Round halves away from zero."""
+    return np.asarray(np.trunc(x + np.copysign(0.5, x)))
+
+
 def _mix(x: Array, weighted: WeightedIndices, axis: int) -> Array:
     """Add up the elements that each element of the resized axis is made of."""
-    shape = [-1 if index == axis else 1 for index in range(x.ndim)]
-    total = weighted.offsets.reshape(shape)
+    total = _along(weighted.offsets, axis, x.ndim)
     for indices, weights in zip(weighted.indices.T, weighted.weights.T, strict=True):
-        total = total + np.take(x, indices, axis) * weights.reshape(shape)
+        total = total + np.take(x, indices, axis) * _along(weights, axis, x.ndim)
     return np.asarray(total)
 
 
+def _along(numbers: Array, axis: int, rank: int) -> Array:
+    """Let a list lie along one axis of this many."""
+    return numbers.reshape([-1 if index == axis else 1 for index in range(rank)])
+
+
 def _as_type(x: Array, dtype: np.dtype[Any]) -> Array:
+    """Convert numbers; what no integer of the type is becomes the nearest one towards zero."""
     if dtype.kind not in "iu":
         return x.astype(dtype)
     bounds = np.iinfo(dtype)
-    return np.clip(np.round(x), bounds.min, bounds.max).astype(dtype)
+    return np.asarray(np.clip(np.trunc(x), bounds.min, bounds.max).astype(dtype))

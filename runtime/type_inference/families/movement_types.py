@@ -378,7 +378,7 @@ def _space_to_depth(node: Node, contents: ShapeContent) -> Types:
 
 @type_rule("Resize")
 def _resize(node: Node, contents: ShapeContent) -> Types:
-    """A region of interest changes the lengths only together with scales; it is not followed."""
+    """A region of interest changes no lengths: onnxruntime multiplies scales with whole axes."""
     shape = _shape(node)
     axes = _attribute_axes(node)
     if shape is None or axes is None:
@@ -386,7 +386,8 @@ def _resize(node: Node, contents: ShapeContent) -> Types:
     old = tuple(shape[axis] for axis in axes)
     mode = node.attributes.get("coordinate_transformation_mode")
     is_cropped = isinstance(mode, str) and mode == "tf_crop_and_resize"
-    if is_cropped:
+    region = operand(node, 1)
+    if is_cropped and region is not None and region.shape != (0,):  # else it is all of the input
         _check_numbers(node, 1, "bounds of the region", 2 * len(axes))
     if _is_given(node, 3):
         beside = operand(node, 2)
@@ -402,7 +403,7 @@ def _resize(node: Node, contents: ShapeContent) -> Types:
         return _types(node, with_dims(shape, axes, resized_to_sizes(old, sizes, policy)))
     _check_numbers(node, 2, "scales", len(axes))
     scales = contents.numbers(node, 2)
-    if scales is None or is_cropped:
+    if scales is None:
         return _types(node, with_dims(shape, axes, (None,) * len(axes)))
     return _types(node, with_dims(shape, axes, resized_by_scales(old, scales)))
 

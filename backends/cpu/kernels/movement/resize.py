@@ -21,6 +21,7 @@ from .....runtime.passes.rewriting.matching import dtype_of
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 from ...plans.view_strides import memory_order, ordered_strides
+from ..numpy_operators import lower_by_numpy, refuses_operator
 from ..registry import kernel
 from .views import permuted
 
@@ -29,11 +30,12 @@ Array = np.ndarray[Any, Any]
 
 def _refuses(node: Node) -> str | None:
     unknown = find_unknown_setting(node)
-    if unknown is not None:
-        return unknown
-    if not is_repeating(node) and dtype_of(node.inputs[0]) is not DType.FLOAT32:
-        return "CPU interpolates float32 only; other types with mode nearest, without cropping"
-    return None
+    return refuses_operator(node) if unknown is None and _is_for_numpy(node) else unknown
+
+
+def _is_for_numpy(node: Node) -> bool:
+    """True for integers that are joined: how they are cut and rounded is shown by each of them."""
+    return not is_repeating(node) and dtype_of(node.inputs[0]) is not DType.FLOAT32
 
 
 @kernel("Resize", dtypes=None, refuses=_refuses, constant_inputs=(1, 2, 3))
@@ -42,6 +44,9 @@ def lower_resize(node: Node, builder: PlanBuilder) -> None:
     source = node.inputs[0]
     assert source is not None
     (result,) = node.outputs
+    if _is_for_numpy(node):
+        lower_by_numpy(node, builder)
+        return
     shape, wanted = builder.shape(source), builder.shape(result)
     if 0 in shape or 0 in wanted:
         builder.result(result, Layout.plain(wanted, builder.held_dtype(result)))

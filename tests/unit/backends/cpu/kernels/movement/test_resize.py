@@ -201,8 +201,6 @@ def test_sizes_may_be_an_input(core: Core) -> None:
 @pytest.mark.parametrize(
     ("dtype", "attributes", "reason"),
     [
-        (np.float64, {"mode": "linear"}, "interpolates float32 only"),
-        (np.uint8, {"mode": "cubic"}, "interpolates float32 only"),
         (np.float32, {"mode": "nearest", "antialias": 1}, "no antialiasing"),
     ],
 )
