@@ -119,7 +119,7 @@ def resizes(draw):
     roi = None
     if is_cropping:
         attributes["extrapolation_value"] = 2.5
-        if draw(st.booleans()):
+        if opset < 13 or draw(st.booleans()):
             starts, ends = (chance.uniform(low, low + 0.7, len(axes)) for low in (-0.2, 0.6))
             roi = np.concatenate([starts, ends]).astype(np.float32)
     if draw(st.booleans()):
