@@ -139,17 +139,15 @@ def _node_table(forest: Forest) -> tuple[Array, Array]:
 def _levels(forest: Forest) -> Array:
     """Count the levels below each root, as far as ``_MOST_LEVELS``."""
     children = forest.children.reshape(-1, 2)
-    levels = np.zeros(len(forest.roots), np.int64)
-    places, trees = forest.roots, np.arange(len(forest.roots))
-    for level in range(1, _MOST_LEVELS + 1):
-        is_inner = forest.leaves[places] < 0
-        places, trees = places[is_inner], trees[is_inner]
-        if not len(places):
+    levels = np.zeros(len(children), np.int64)
+    inner = np.flatnonzero(forest.leaves < 0)
+    for _ in range(_MOST_LEVELS):
+        before = levels
+        levels = levels.copy()
+        levels[inner] = 1 + before[children[inner]].max(axis=1, initial=0)
+        if np.array_equal(levels, before):
             break
-        levels[trees] = level
-        pairs = np.stack([children[places].reshape(-1), np.repeat(trees, 2)], axis=1)
-        places, trees = np.unique(pairs, axis=0).T if level % 8 == 0 else pairs.T
-    return levels
+    return levels[forest.roots]
 
 
 def _joined(tables: list[Array]) -> Array:

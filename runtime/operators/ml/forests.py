@@ -124,18 +124,37 @@ def make_forest(question: Question, dtype: np.dtype[np.floating]) -> Forest:
 
 
 def check_trees(question: Question) -> None:
-    """Raise ValueError unless every inner node has one parent, or is a root: no walk is endless."""
+    """Raise ValueError for what is not there, and for a walk without an end.
+
+    Nodes may have several parents: a set of categories is written as a row of questions that all
+    lead to one node.
+    """
     is_inner = np.array([mode != LEAF for mode in question.modes], bool)
     count = len(is_inner)
     below = np.concatenate([question.yes[is_inner], question.no[is_inner]])
     if below.size and not 0 <= int(below.min()) <= int(below.max()) < count:
         raise ValueError("a node of a tree has a child that is not there")
-    if (np.bincount(below, minlength=count)[is_inner] > 1).any():
-        raise ValueError("a node of a tree has two parents")
     roots = question.roots
     if len(roots) and not 0 <= int(roots.min()) <= int(roots.max()) < count:
         raise ValueError("a tree has a root that is not there")
-    if np.isin(roots, below[is_inner[below]]).any():
-        raise ValueError("a tree leads back to its root")
+    parents = np.bincount(below, minlength=count)
+    has_one_way = not (parents[is_inner] > 1).any() and not (parents[roots] > 0).any()
+    if not has_one_way and _leads_back(question, is_inner, parents):
+        raise ValueError("a tree leads back to one of its nodes")
     if is_inner.any() and int(question.features[is_inner].min()) < 0:
         raise ValueError("a node of a tree asks for a feature below zero")
+
+
+def _leads_back(question: Question, is_inner: Array, parents: Array) -> bool:
+    """True if nodes are left when those without parents are taken away, again and again.
+
+    ``parents`` counts those of each node, and is overwritten.
+    """
+    left = int(is_inner.sum())
+    nodes = np.flatnonzero(is_inner & (parents == 0))
+    while len(nodes):
+        left -= len(nodes)
+        below = np.concatenate([question.yes[nodes], question.no[nodes]])
+        np.subtract.at(parents, below, 1)
+        nodes = np.unique(below[is_inner[below] & (parents[below] == 0)])
+    return left > 0

@@ -111,6 +111,22 @@ def test_a_tree_as_deep_as_it_has_questions() -> None:
     assert_native("TreeEnsembleRegressor", x, {**nodes, **said, "n_targets": 1})
 
 
+def test_more_paths_than_anybody_counts() -> None:
+    depth = 60
+    nodes = {
+        "nodes_treeids": [0] * (depth + 1),
+        "nodes_nodeids": list(range(depth + 1)),
+        "nodes_featureids": [0] * (depth + 1),
+        "nodes_modes": ["BRANCH_LEQ"] * depth + ["LEAF"],
+        "nodes_values": [0.0] * (depth + 1),
+        "nodes_truenodeids": [*range(1, depth + 1), 0],
+        "nodes_falsenodeids": [*range(1, depth + 1), 0],
+    }
+    said = entries([(0, depth)], "target", 1, 5)
+    x = np.linspace(-1, 1, 9, dtype=np.float32)[:, None]
+    assert_native("TreeEnsembleRegressor", x, {**nodes, **said, "n_targets": 1})
+
+
 @pytest.mark.parametrize("aggregate", [0, 1, 2, 3])
 def test_the_new_form_and_its_sets(aggregate: int) -> None:
     x = np.array([[1, 9, 1], [2, -3, 0], [2, 4, 0], [2, 2, 1], [2, np.nan, 3]], np.float32)

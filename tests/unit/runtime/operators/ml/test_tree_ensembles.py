@@ -245,10 +245,45 @@ def test_thresholds_and_values_that_are_not_finite(
     assert_as_onnxruntime(core, "TreeEnsembleRegressor", x, {**attributes, "n_targets": 1})
 
 
+# A set of categories as LightGBM's converter writes one: questions that lead to one node.
+CATEGORIES: dict[str, Any] = {
+    "nodes_treeids": [0] * 7,
+    "nodes_nodeids": list(range(7)),
+    "nodes_featureids": [0, 0, 0, 1, 0, 0, 0],
+    "nodes_modes": [*["BRANCH_EQ"] * 3, "BRANCH_LEQ", *["LEAF"] * 3],
+    "nodes_values": [1.0, 4.0, 7.0, 0.5, 0.0, 0.0, 0.0],
+    "nodes_truenodeids": [3, 3, 3, 4, 0, 0, 0],
+    "nodes_falsenodeids": [1, 2, 6, 5, 0, 0, 0],
+    "target_treeids": [0, 0, 0],
+    "target_nodeids": [4, 5, 6],
+    "target_ids": [0, 0, 0],
+    "target_weights": [1.0, 2.0, 4.0],
+}
+
+
+def test_questions_that_lead_to_one_node(core: aioinfer.Core) -> None:
+    x = np.array([[at % 9, at % 2] for at in range(18)], np.float32)
+    assert_as_onnxruntime(core, "TreeEnsembleRegressor", x, {**CATEGORIES, "n_targets": 1})
+
+
+def test_questions_that_lead_to_one_node_and_back_are_refused() -> None:
+    following = {"nodes_falsenodeids": [1, 2, 6, 1, 0, 0, 0]}
+    node = Node(
+        "TreeEnsembleRegressor",
+        [Value("x")],
+        [Value("y")],
+        {**CATEGORIES, **following},
+        name="n",
+        domain="ai.onnx.ml",
+    )
+    with pytest.raises(OperatorError, match="back to one of its nodes"):
+        make_operator(node, {"": 21, "ai.onnx.ml": 3})
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"nodes_truenodeids": [0, 0, 0]}, "back to its root"),
+        ({"nodes_truenodeids": [0, 0, 0]}, "back to one of its nodes"),
         ({"nodes_falsenodeids": [7, 0, 0]}, "tree 0 has no node 7"),
         ({"nodes_nodeids": [0, 1, 1]}, "the same number"),
         ({"nodes_values": [0.5]}, "differ in length"),
