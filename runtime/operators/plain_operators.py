@@ -62,7 +62,7 @@ FAMILIES = {
         "DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul QuantizeLinear"
     ),
     "own.own_reductions": "LpNormalization ReduceLogSum ReduceLogSumExp",
-    "own.own_sampling": "GridSample",
+    "own.own_sampling": "AffineGrid GridSample",
     "own.own_sequences": "SequenceAt SequenceErase SequenceInsert SplitToSequence",
     "own.own_spectra": "STFT",
     "own.own_windows": "BlackmanWindow HammingWindow HannWindow",

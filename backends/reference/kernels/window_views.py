@@ -87,8 +87,7 @@ def plan_axes(
             begin, end = same_padding(length, span, stride, auto_pad)
         else:
             begin, end = (0, 0) if auto_pad == "VALID" else (pads[index], pads[rank + index])
-            rounds_up = ceil_mode and auto_pad != "VALID"
-            count = window_count(length, begin, end, span, stride, rounds_up)
+            count = window_count(length, begin, end, span, stride, ceil_mode)
         if count < 0 or (count == 0 and length + begin + end > 0 and span > length + begin + end):
             raise ValueError(
                 f"a window of {span} does not fit into axis {index + 2} of length {length} with "

@@ -11,7 +11,7 @@ import numpy as np
 from ..plain_operators import Array
 from .own_operators import own
 
-__all__ = ["grid_sample"]
+__all__ = ["affine_grid", "grid_sample"]
 
 _SHARPNESS = -0.75
 _REACH = 3
@@ -179,3 +179,30 @@ def _reflected(places: Array, length: int, *, aligned: bool) -> Array:
     folded = np.mod(places - low, 2 * span)
     folded = low + np.minimum(folded, 2 * span - folded)
     return np.where((places < low) | (places > low + span), folded, places)
+
+
+# onnx.reference divides by zero for one point whose corners are aligned.
+@own("AffineGrid", since=20)
+def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
+    """Place the points of images for GridSample: of theta's type.
+
+    theta: (N, axes, axes + 1). size: (N, C, *lengths). Gives (N, *lengths, axes), the last axis'
+    place first. One point whose corners are aligned lies at the end, 1, as in onnxruntime.
+    """
+    lengths = [int(length) for length in size[2:]]
+    axes = len(lengths)
+    if axes not in (2, 3) or theta.shape != (size[0], axes, axes + 1) or min(lengths) < 0:
+        raise ValueError(f"theta is {theta.shape} for images of {size.tolist()}")
+    number = np.result_type(theta.dtype, np.float32)
+    places = [_spread(length, is_to_ends=bool(align_corners)) for length in lengths]
+    grid = np.meshgrid(*places, indexing="ij")[::-1]
+    points = np.stack([*grid, np.ones(lengths)], axis=-1).astype(number)
+    made = points.reshape(-1, axes + 1) @ theta.astype(number).transpose(0, 2, 1)
+    return np.asarray(made.reshape(len(theta), *lengths, axes).astype(theta.dtype))
+
+
+def _spread(count: int, *, is_to_ends: bool) -> Array:
+    """Spread points from -1 to 1, in the middles of as many parts or to both ends."""
+    if not is_to_ends:
+        return np.asarray((2 * np.arange(count) + 1) / max(count, 1) - 1)
+    return np.linspace(-1, 1, count) if count != 1 else np.ones(1)

@@ -109,3 +109,20 @@ def test_nothing_is_sampled(x_shape, grid_shape, made_shape) -> None:
 def test_what_does_not_fit_is_refused(x_shape, grid_shape, settings, message) -> None:
     with pytest.raises(ValueError, match=message):
         by_us("GridSample", np.ones(x_shape, np.float32), np.ones(grid_shape, "f"), **settings)
+
+
+@pytest.mark.parametrize("align_corners", [0, 1])
+@pytest.mark.parametrize("lengths", [(3, 4), (1, 5), (2, 1), (2, 3, 4), (1, 2, 1)])
+def test_grids_of_affine_maps(lengths, align_corners) -> None:
+    axes = len(lengths)
+    theta = np.random.default_rng(axes).standard_normal((2, axes, axes + 1)).astype(np.float32)
+    inputs = theta, np.array([2, 3, *lengths])
+    made = by_us("AffineGrid", *inputs, align_corners=align_corners)
+    wanted = by_onnxruntime("AffineGrid", *inputs, opset=20, align_corners=align_corners)
+    assert made.dtype == np.float32
+    np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_map_of_other_axes_is_refused() -> None:
+    with pytest.raises(Exception, match=r"theta is \(1, 2, 3\)"):
+        by_us("AffineGrid", np.ones((1, 2, 3), np.float32), np.array([1, 1, 2, 2, 2]))
