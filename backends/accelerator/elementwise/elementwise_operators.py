@@ -73,8 +73,13 @@ def _extreme(of_floats: str, of_integers: str) -> Emit:
 
 def _clip(x: Sequence[str], step: FusedStep, dtype: DType) -> str:
     text = x[0]
-    for bound, sign in zip(x[1:], "><", strict=False):
-        if bound != NO_OPERAND:
+    bounds = (*x[1:], NO_OPERAND, NO_OPERAND)[:2]
+    for bound, sign, most in zip(
+        bounds, "><", ("-3.402823466e+38f", "3.402823466e+38f"), strict=True
+    ):
+        if bound == NO_OPERAND and dtype is DType.FLOAT32:
+            text = f"({most} {sign} ({text}) ? {most} : ({text}))"
+        elif bound != NO_OPERAND:
             text = f"(({bound}) {sign} ({text}) ? ({bound}) : ({text}))"
     return text
 

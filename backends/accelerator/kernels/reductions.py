@@ -46,7 +46,7 @@ FLOAT_REDUCTIONS: Mapping[str, Reduction] = {
     "ReduceLogSum": Reduction(finish="log(acc)"),
     "ReduceLogSumExp": Reduction("exp(v - shift)", finish="log(acc) + shift", is_shifted=True),
     "ReduceMax": Reduction(start="-INFINITY", join="greatest({a}, {b})"),
-    "ReduceMean": Reduction(finish="acc / length"),
+    "ReduceMean": Reduction(finish="length ? acc / length : 0"),
     "ReduceMin": Reduction(start="INFINITY", join="least({a}, {b})"),
     "ReduceProd": _PRODUCT,
     "ReduceSum": _SUM,

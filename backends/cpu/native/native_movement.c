@@ -98,10 +98,11 @@ static int gather(char *const *data, const int64_t *parameters, const char *stop
 {
     int64_t outer = parameters[0], length = parameters[1], count = parameters[2];
     int64_t part = parameters[3], wide = parameters[4] == 8;
+    int64_t items = outer ? outer * count : count; /* indices count where nothing is moved, too */
     int failed = 0;
 
-#pragma omp parallel for schedule(static) reduction(|: failed) if (outer * count * part >= 1 << 18)
-    for (int64_t item = 0; item < outer * count; item++) {
+#pragma omp parallel for schedule(static) reduction(|: failed) if (items * part >= 1 << 18)
+    for (int64_t item = 0; item < items; item++) {
         if (is_stopped(stop))
             continue;
         int64_t block = item / count, place = item % count;
@@ -113,6 +114,8 @@ static int gather(char *const *data, const int64_t *parameters, const char *stop
             failed = 1;
             continue;
         }
+        if (!outer)
+            continue;
         if (part == 4)
             memcpy(data[2] + item * 4, data[0] + (block * length + index) * 4, 4);
         else

@@ -134,7 +134,7 @@ static float finished(const struct reduction_plan *plan, double total, float shi
 {
     switch (plan->kind) {
     case MEAN:
-        return (float)(total / (double)reduced_count);
+        return reduced_count ? (float)(total / (double)reduced_count) : 0.0f;
     case L2:
         return (float)sqrt(total);
     case LOG_SUM:

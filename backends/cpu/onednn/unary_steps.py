@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
 from ....runtime.graph import Node
+from ....runtime.passes.rewriting.matching import scalar_of
 from .post_ops import UNARY, PostOp
 
-__all__ = ["UNARY_STEPS"]
+__all__ = ["FLOAT32_MOST", "UNARY_STEPS", "clip_bounds"]
+
+FLOAT32_MOST = float(np.finfo(np.float32).max)
 
 
 def _of(name: str, *numbers: float) -> Callable[[Node], PostOp]:
@@ -35,6 +41,19 @@ def _with(name: str, **defaults: float) -> Callable[[Node], PostOp]:
 def _gelu(node: Node) -> PostOp:
     is_tanh = node.text("approximate", "none") == "tanh"
     return PostOp.unary("gelu_tanh" if is_tanh else "gelu_erf")
+
+
+def clip_bounds(node: Node) -> tuple[float | None, float | None]:
+    """Return the bounds of a Clip of float32; None for one that is computed.
+
+    One that is not given is the lowest or the highest finite number; NaN bounds nothing.
+    """
+    low, high = node.input_at(1), node.input_at(2)
+    bottom = -FLOAT32_MOST if low is None else scalar_of(low)
+    top = FLOAT32_MOST if high is None else scalar_of(high)
+    if bottom is not None and math.isnan(bottom):
+        bottom = -math.inf
+    return bottom, math.inf if top is not None and math.isnan(top) else top
 
 
 UNARY_STEPS: Mapping[str, Callable[[Node], PostOp]] = {

@@ -15,7 +15,7 @@ import numpy as np
 from ....runtime.graph import Node, Value
 from ....runtime.passes.rewriting.matching import are_float32, rank_of, scalar_of
 from ..onednn.post_ops import CPU_DOMAIN, UNARY, PostOp, parse_post_ops
-from ..onednn.unary_steps import UNARY_STEPS
+from ..onednn.unary_steps import UNARY_STEPS, clip_bounds
 
 __all__ = ["MAX_POST_OPS", "Steps", "joined", "steps_of"]
 
@@ -113,9 +113,7 @@ def _joined(earlier: tuple[PostOp, ...], later: tuple[PostOp, ...]) -> tuple[Pos
 
 
 def _clip(node: Node) -> PostOp | None:
-    low, high = node.input_at(1), node.input_at(2)
-    bottom = -math.inf if low is None else scalar_of(low)
-    top = math.inf if high is None else scalar_of(high)
+    bottom, top = clip_bounds(node)
     if bottom is None or top is None or not bottom <= top:
         return None
     return _clip_between(bottom, top)

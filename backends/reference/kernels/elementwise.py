@@ -131,13 +131,23 @@ _fold("Sum", np.add)
 def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Any:
     """Bound x from below, then from above, so that high wins over a low above it.
 
+    A bound that is not given is the lowest or the highest finite number; NaN bounds nothing.
+
     A bound is one number, though exporters write lists of one: the result has the shape of x.
     """
     made: Any = x
-    if low is not None:
-        made = np.maximum(made, low.astype(x.dtype, copy=False).reshape(()))
-    if high is not None:
-        made = np.minimum(made, high.astype(x.dtype, copy=False).reshape(()))
+    bottom, top = (
+        None if bound is None else bound.astype(x.dtype, copy=False).reshape(())
+        for bound in (low, high)
+    )
+    if x.dtype.kind == "f" and x.dtype.itemsize > 2:  # float16 is as wide as float32 here
+        limits = np.finfo(x.dtype)
+        bottom = np.asarray(limits.min) if bottom is None else bottom
+        top = np.asarray(limits.max) if top is None else top
+    if bottom is not None:
+        made = np.where(made < bottom, bottom, made)
+    if top is not None:
+        made = np.where(made > top, top, made)
     return made
 
 

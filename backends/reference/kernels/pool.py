@@ -160,9 +160,9 @@ def lp_pool(
 
 @kernel("GlobalAveragePool")
 def global_average_pool(x: Array) -> Array:
-    """Average over all spatial axes. x: (N, C, ...); gives (N, C, 1, ...)."""
+    """Average over all spatial axes, 0 of nothing. x: (N, C, ...); gives (N, C, 1, ...)."""
     axes = tuple(range(2, x.ndim))
-    count = math.prod(x.shape[2:])
+    count = max(math.prod(x.shape[2:]), 1)
     work = np.float32 if x.dtype == np.float16 or x.dtype.kind == "V" else x.dtype
     total = np.add.reduce(x, axis=axes, keepdims=True, dtype=work)
     return np.asarray(total / np.asarray(count, total.dtype)).astype(x.dtype, copy=False)

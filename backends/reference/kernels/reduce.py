@@ -23,13 +23,11 @@ def _axes(x: Array, axes: Array | None, noop_with_empty_axes: int) -> tuple[int,
 def reduce_mean(
     x: Array, axes: Array | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0
 ) -> Any:
-    """Average over axes, all by default; NaN where there is nothing to average."""
+    """Average over axes, all by default; 0 where there is nothing to average, as onnxruntime."""
     over = _axes(x, axes, noop_with_empty_axes)
     if math.prod(x.shape[axis] for axis in over):
         return np.mean(x, axis=over, keepdims=bool(keepdims), dtype=x.dtype)
-    # numpy warns here, through a filter that all threads share.
-    total = np.sum(x, axis=over, keepdims=bool(keepdims), dtype=x.dtype)
-    return np.divide(total, np.asarray(0, x.dtype)).astype(x.dtype)
+    return np.sum(x, axis=over, keepdims=bool(keepdims), dtype=x.dtype)
 
 
 def _reduction(op_type: str, function: Callable[..., Any]) -> None:

@@ -1,10 +1,12 @@
 """What nodes of old opsets compute, where onnx's converter overlooks that the operator has changed.
 
 It turns an Upsample, and a Resize of opset 10, into a newer Resize without a word on coordinates,
-whose default is another one since opset 11; leaves a Hardmax alone, which until opset 12 took all
-axes from one on as a single one; and a GroupNormalization, which until opset 20 had one scale for a
-group. Such nodes are noted by name before the conversion. What has become of them gets the old
-meaning back afterwards, also in bodies. Where the converter knows no such node, it is hidden.
+whose default is another one since opset 11; gives the bounds of a Clip, attributes until opset 10,
+the type float32, whatever they bound; keeps the number of a Pad that needs none; leaves a Hardmax
+alone, which until opset 12 took all axes from one on as a single one; and a GroupNormalization,
+which until opset 20 had one scale for a group. Such nodes are noted by name before the conversion.
+What has become of them gets the old meaning back afterwards, also in bodies. Where the converter
+knows no such node, it is hidden.
 """
 
 from __future__ import annotations
@@ -32,8 +34,11 @@ Constants = Mapping[str, onnx.TensorProto]
 def find_old_meanings(model: onnx.ModelProto, version: int) -> dict[str, onnx.NodeProto]:
     """Copy the nodes of this opset that the converter does not keep, by their unique names."""
     found: dict[str, onnx.NodeProto] = {}
+    has_halves = _has_halves(model.graph)
     for node in all_nodes(model.graph.node):
         last, _ = _OLD.get(node.op_type, (0, None))
+        if node.op_type == "Clip" and not has_halves:
+            continue  # its bounds become float32, as nearly all inputs are
         if is_forgotten(node, version) or (not node.domain and version <= last):
             found[node.name] = onnx.NodeProto()
             found[node.name].CopyFrom(node)
@@ -143,6 +148,21 @@ def _resize_as_before(writer: NodeWriter, past: _Past) -> None:
         )
 
 
+def _bound_in_own_type(writer: NodeWriter, past: _Past) -> None:
+    """Give the bounds of a Clip, which were attributes, the type of what they bound."""
+    node = writer.node
+    for index in range(1, len(node.input)):
+        if node.input[index]:
+            node.input[index] = writer.put_before("CastLike", node.input[index], node.input[0])
+
+
+def _fill_nothing(writer: NodeWriter, past: _Past) -> None:
+    """Drop the number of a Pad that repeats elements, which is no attribute any more."""
+    kept = [item for item in writer.node.attribute if item.name != "value"]
+    del writer.node.attribute[:]
+    writer.node.attribute.extend(kept)
+
+
 def _scale_channels(writer: NodeWriter, past: _Past) -> None:
     """Repeat what a GroupNormalization has for each group, as often as that has channels."""
     node = writer.node
@@ -179,15 +199,25 @@ def _drop_nothing(writer: NodeWriter, past: _Past) -> None:
 _Restore = Callable[[NodeWriter, _Past], None]
 
 _OLD: Mapping[str, tuple[int, _Restore]] = {
+    "Clip": (10, _bound_in_own_type),
     "Dropout": (11, _drop_nothing),
     "GroupNormalization": (20, _scale_channels),
     "Hardmax": (12, _flatten_around),
     "LogSoftmax": (12, _keep),
+    "Pad": (10, _fill_nothing),
     "Resize": (10, _resize_as_before),
     "Softmax": (12, _keep),
     "Upsample": (9, _resize_as_before),
 }
 """By operator: the last opset with the old meaning, and how to give it back."""
+
+
+def _has_halves(graph: onnx.GraphProto) -> bool:
+    """True if a graph, without its bodies, names a type of 16 or 64 bits that Clip had."""
+    types = {tensor.data_type for tensor in graph.initializer}
+    types |= {info.type.tensor_type.elem_type for info in graph.input}
+    types |= {item.i for node in graph.node if node.op_type == "Cast" for item in node.attribute}
+    return not types.isdisjoint((onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE))
 
 
 def _constants(graph: onnx.GraphProto) -> Iterator[tuple[str, onnx.TensorProto]]:

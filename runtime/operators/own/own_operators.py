@@ -115,6 +115,8 @@ def gather(x: Array, indices: Array, *, axis: int = 0) -> Array:
         place: tuple[Any, ...] = (slice(None),) * range(x.ndim)[axis] + (int(indices), ...)
         return np.asarray(x[place])
     places = indices.astype(np.intp, copy=False)
+    if not x.size:  # of nothing numpy takes whatever is asked for
+        np.zeros(x.shape[axis], np.bool_).take(places)
     if places.size < _SHORT_RUN:
         return x.take(places, axis)
     first = int(places.flat[0]) if places.size else 0

@@ -126,11 +126,18 @@ def where(condition: Array, x: Array, y: Array) -> Array:
 def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array:
     """Bring numbers between two bounds, of which the upper one counts where they cross.
 
+    A bound that is not given is the lowest or the highest finite number, of float32 for float16,
+    too; one that is NaN is none.
     Exporters write a bound as a list of one, too: the result has the shape of x.
     """
     _check_same_type(x, *(bound for bound in (low, high) if bound is not None))
-    bounded = x if low is None else np.maximum(x, low.reshape(()))
-    return np.asarray(bounded if high is None else np.minimum(bounded, high.reshape(())))
+    bottom, top = (None if bound is None else bound.reshape(()) for bound in (low, high))
+    if x.dtype.kind == "f" and x.dtype.itemsize > 2:
+        limits = np.finfo(x.dtype)
+        bottom = np.asarray(limits.min) if bottom is None else bottom
+        top = np.asarray(limits.max) if top is None else top
+    bounded = x if bottom is None else np.where(x < bottom, bottom, x)
+    return np.asarray(bounded if top is None else np.where(bounded > top, top, bounded))
 
 
 @plain("Identity", since=1)
@@ -148,12 +155,30 @@ _PLAIN_TYPES = frozenset(
 
 def _is_to_plain_type(node: Node) -> bool:
     to = node.attributes["to"]
-    return isinstance(to, int) and to in _PLAIN_TYPES
+    return isinstance(to, int) and (to in _PLAIN_TYPES or to == DType.STRING.value)
+
+
+def _text(item: object) -> str:
+    """Write a number as onnxruntime does; a text is one already."""
+    if isinstance(item, bool):
+        return "1" if item else "0"
+    if not isinstance(item, float):
+        return str(item)
+    text = f"{item:.8g}"
+    return "NaN" if text == "nan" else text.upper() if text.endswith("inf") else text
 
 
 @plain("Cast", since=6, later={"saturate": 19}, accepts=_is_to_plain_type)
 def cast(x: Array, *, to: int, saturate: int = 1) -> Array:
-    """Convert to bool, an integer or a float of numpy's own; saturate concerns only other types."""
+    """Convert to bool, an integer or a float of numpy's own, or to texts.
+
+    saturate concerns only other types. A text of a float has up to 8 digits, in whichever of the
+    two notations is shorter, or is INF, -INF or NaN, as onnxruntime writes them.
+    """
+    if to == DType.STRING.value:
+        made = np.empty(x.shape, object)
+        made.reshape(-1)[:] = [_text(item) for item in x.ravel().tolist()]
+        return made
     return x.astype(DType(to).numpy, copy=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,10 @@ def _sum(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
 
 
 def _mean(x: Array, axes: tuple[int, ...] | None, keepdims: bool) -> Any:
+    """Average; 0 where there is nothing to average, as onnxruntime gives."""
+    count = math.prod(x.shape if axes is None else (x.shape[axis] for axis in axes))
+    if not count:
+        return _sum(x, axes, keepdims)
     return np.mean(x, axis=axes, keepdims=keepdims, dtype=x.dtype)
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from ctypes import c_float, c_int
 
 from .....runtime.graph import Node, Value
 from ...onednn.bindings import ARG, ELTWISE, FORWARD_INFERENCE, Attributes
 from ...onednn.post_ops import CPU_DOMAIN, UNARY, PostOp, loses_nan, parse_post_ops, slow_steps
-from ...onednn.unary_steps import UNARY_STEPS
+from ...onednn.unary_steps import FLOAT32_MOST, UNARY_STEPS, clip_bounds
 from ...plans.elementwise_parameters import elementwise_axes
 from ...plans.operand_layout import Operand
 from ...plans.plan_builder import PlanBuilder
@@ -72,7 +73,7 @@ def lower_clip(node: Node, builder: PlanBuilder) -> None:
     source, *bounds = [*node.inputs, None, None][:3]
     assert source is not None
     is_float = builder.dtype(source) not in INTEGERS
-    low, high = (_number_of(value) for value in bounds)
+    low, high = clip_bounds(node)
     if is_float and low is not None and high is not None:
         step = PostOp.unary("clip", low, high)
         lower_elementwise(builder, [source], node.outputs[0], [step])
@@ -83,16 +84,12 @@ def lower_clip(node: Node, builder: PlanBuilder) -> None:
         if value is not None:
             steps.append(PostOp.binary(name, len(inputs)))
             inputs.append(value)
+        elif is_float and name == "max":
+            steps.append(PostOp.unary("clip", -FLOAT32_MOST, math.inf))
+        elif is_float:
+            steps.append(PostOp.unary("clip", -math.inf, FLOAT32_MOST))
     kind = "float_elementwise" if is_float else "integer_elementwise"
     lower_elementwise(builder, inputs, node.outputs[0], steps, kernel=kind)
-
-
-def _number_of(bound: Value | None) -> float | None:
-    """Return a bound that is known when the plan is made."""
-    if bound is None or bound.constant is None or bound.constant.size != 1:
-        return None
-    number = float(bound.constant.reshape(-1)[0])
-    return None if number != number else number
 
 
 def _suits_onednn(builder: PlanBuilder, step: PostOp, operand: Operand, result: Value) -> bool:

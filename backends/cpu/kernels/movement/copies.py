@@ -172,7 +172,7 @@ def lower_gather(node: Node, builder: PlanBuilder) -> None:
     operand = builder.plain(source, builder.operand(source).dtype)
     index = builder.plain(indices)
     made = builder.result(result, Layout.plain(builder.shape(result), operand.dtype))
-    if not made.layout.count:
+    if not index.layout.count:
         return
     outer = math.prod(shape[:axis])
     inner = math.prod(shape[axis + 1 :]) * operand.dtype.item_bytes

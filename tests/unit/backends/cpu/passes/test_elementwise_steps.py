@@ -1,6 +1,7 @@
 import pytest
 
 from aioinfer.backends.cpu.onednn.post_ops import PostOp
+from aioinfer.backends.cpu.onednn.unary_steps import FLOAT32_MOST
 from aioinfer.backends.cpu.passes.elementwise_steps import Steps, steps_of
 from unit.backends.cpu.passes.fused_models import parse_typed
 from unit.runtime.passes.small_models import value_of
@@ -25,8 +26,8 @@ def steps(node: str) -> list[str] | None:
     ("node", "texts"),
     [
         ("Clip(x, zero, high)", ["clip(0.0,6.0)"]),
-        ("Clip(x, zero)", ["relu"]),
-        ("Clip(x, , high)", ["clip(-inf,6.0)"]),
+        ("Clip(x, zero)", [f"clip(0.0,{FLOAT32_MOST})"]),
+        ("Clip(x, , high)", [f"clip({-FLOAT32_MOST},6.0)"]),
         ("Max(x, zero)", ["relu"]),
         ("Max(low, x)", ["clip(-1.0,inf)"]),
         ("Min(x, high)", ["clip(-inf,6.0)"]),

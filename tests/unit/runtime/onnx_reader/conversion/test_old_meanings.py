@@ -231,3 +231,9 @@ def test_what_is_added_stands_for_the_node_of_the_file(core: aioinfer.Core) -> N
     proto = model_of("[top] t = Hardmax <axis = 1> (x) [next] y = ScaledTanh (t)", 9)
     answers = core.query_network(proto, "REFERENCE")
     assert answers.keys() == {"top", "next"}
+
+
+@pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
+def test_a_pad_with_a_number_that_it_may_not_need(core: aioinfer.Core, mode: str) -> None:
+    body = f"y = Pad <mode = '{mode}', pads = [0, 0, 1, 2, 0, 0, 0, 1], value = 2.5> (x)"
+    check(core, model_of(body.replace("'", '"'), 10))

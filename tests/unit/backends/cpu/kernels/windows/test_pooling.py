@@ -176,7 +176,7 @@ def test_windows_of_padding_alone_are_refused(core) -> None:
     )
 
 
-def test_an_empty_image_has_no_average(core) -> None:
+def test_an_empty_image_averages_to_zero(core) -> None:
     check(core, "GlobalAveragePool", (1, 2, 0, 3), {})
 
 
