@@ -65,6 +65,7 @@ FAMILIES = {
     "own.own_sampling": "AffineGrid GridSample",
     "own.own_sequences": "SequenceAt SequenceErase SequenceInsert SplitToSequence",
     "own.own_spectra": "STFT",
+    "own.own_texts": "StringNormalizer",
     "own.own_windows": "BlackmanWindow HammingWindow HannWindow",
     "plain.plain_elementwise": (
         "Abs Acos Acosh Add And Asin Asinh Atan Atanh Cast Ceil Clip Cos Cosh "
