@@ -33,6 +33,7 @@ def axis_of(length, kernel, stride=1, dilation=1, pads=None, auto_pad="NOTSET", 
         ({"length": 4, "kernel": 2, "stride": 3, "pads": [0, 2], "ceil_mode": True}, 2),
         ({"length": 2, "kernel": 1, "stride": 2, "pads": [0, 1], "ceil_mode": True}, 1),
         ({"length": 5, "kernel": 3, "pads": [9, 9], "auto_pad": "VALID"}, 3),
+        ({"length": 5, "kernel": 2, "stride": 2, "auto_pad": "VALID", "ceil_mode": True}, 3),
     ],
 )
 def test_windows_are_counted(arguments, count) -> None:
