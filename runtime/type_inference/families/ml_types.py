@@ -60,10 +60,12 @@ def categories(node: Node, contents: ShapeContent) -> list[TensorType] | None:
 
 @type_rule("LabelEncoder", domain=_ML)
 def labels(node: Node, contents: ShapeContent) -> list[TensorType] | None:
-    """The shape of the keys, in the type of the values."""
+    """The shape of the keys, in the type of the values; in version 1, places of texts or texts."""
     x, tensor = operand(node, 0), node.attributes.get("values_tensor")
     if x is None:
         return None
+    if _length(node, "classes_strings"):
+        return [TensorType(DType.INT64 if x.dtype is DType.STRING else DType.STRING, x.shape)]
     if isinstance(tensor, np.ndarray):
         return [TensorType(DType.of(tensor.dtype), x.shape)]
     lists = {"values_floats": DType.FLOAT32, "values_int64s": DType.INT64}

@@ -209,6 +209,24 @@ def test_labels_are_encoded(case: str) -> None:
     assert_same("LabelEncoder", x, [kind], attributes)
 
 
+@pytest.mark.parametrize("x", [TEXTS, WHOLE], ids=["strings", "numbers"])
+def test_the_first_version_of_labels_has_places_of_strings_and_strings_at_places(
+    x: np.ndarray,
+) -> None:
+    node = Node(
+        "LabelEncoder",
+        [Value("x", TensorType(DType.of(x.dtype), x.shape))],
+        [Value("y")],
+        {"classes_strings": ["b", "ü"]},
+        name="n",
+        domain="ai.onnx.ml",
+    )
+    rule = find_rule(node)
+    assert rule is not None
+    dtype = DType.INT64 if x.dtype == object else DType.STRING
+    assert rule(node, ShapeContent()) == [TensorType(dtype, x.shape)]
+
+
 def test_labels_of_tensors_are_encoded() -> None:
     node = Node(
         "LabelEncoder",
