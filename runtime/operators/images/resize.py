@@ -193,7 +193,8 @@ def _cut(x: Array, axes: Mapping[int, Resampling], outside: Array) -> Array:
     }
     if is_fixed:
         number = np.int32
-    total = None
+    lengths = [axes[axis].count if axis in axes else n for axis, n in enumerate(x.shape)]
+    total, product = np.zeros(lengths, number), np.empty(lengths, number)
     for corner in itertools.product((0, 1), repeat=len(pairs)):
         taken, weight = x, np.ones((), number)
         sides = dict(zip(pairs, corner, strict=True))
@@ -202,10 +203,12 @@ def _cut(x: Array, axes: Mapping[int, Resampling], outside: Array) -> Array:
         for axis in reversed(pairs):
             weights = pairs[axis].weights[:, sides[axis]].astype(number)
             weight = weight * _along(weights, axis, x.ndim)
-        product = weight * taken.astype(number)
-        total = product if total is None else total + product
-    assert total is not None
-    made = _as_type(total / 2**20 if is_fixed else total, x.dtype)
+        np.multiply(weight, taken, out=product, dtype=number, casting="unsafe")
+        total += product
+    if is_fixed:
+        total = (total + ((total >> 31) & (2**20 - 1))) >> 20
+    is_short = x.dtype.itemsize == 1  # whose sums stay in the bounds
+    made = total.astype(x.dtype) if is_short else _as_type(total, x.dtype)
     return _with_outside(made, axes, outside)
 
 
