@@ -71,6 +71,7 @@ def resize(
     """Change the lengths of axes, all by default; gives the type of x.
 
     roi: (2A,) for A axes, scales: (A,) float32, sizes: (A,) int64; one of the last two is given.
+    Raises ValueError or MemoryError for a result that no memory holds.
     Interpolates in float64. Of integers, what is linear without antialiasing is cut towards zero;
     the rest is rounded after each axis.
     """
@@ -89,6 +90,9 @@ def resize(
         return np.zeros(wanted, x.dtype)
     if wanted == list(x.shape):
         return x
+    np.empty(
+        wanted, x.dtype
+    )  # raises for what is too large before tables as long as an axis are made
     resamplings = {
         axis: Resampling(
             *(lengths[index], counts[index], factors[index], coordinate_transformation_mode),
