@@ -15,6 +15,8 @@ _get_handler, _set_handler = _signal.getsignal, _signal.signal
 get_sigint_handler = partial(_get_handler, _signal.SIGINT)
 """Tells what handles SIGINT: ``default_int_handler`` raises, if it is called in the main thread."""
 default_int_handler = _signal.default_int_handler
+set_sigint_handler = partial(_set_handler, _signal.SIGINT)
+"""Has SIGINT handled by something else; in the main thread only."""
 
 
 class Interrupt:
@@ -49,10 +51,12 @@ def can_interrupt() -> bool:
 
     Event loops that handle SIGINT themselves are not interrupted in the middle of a call.
     """
-    return (
-        get_sigint_handler() is default_int_handler
-        and threading.current_thread() is threading.main_thread()
-    )
+    return get_sigint_handler() is default_int_handler and is_main_thread()
+
+
+def is_main_thread() -> bool:
+    """True in the thread that SIGINT is raised in."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def held_interrupt(

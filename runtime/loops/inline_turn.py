@@ -56,14 +56,16 @@ class InlineTurn:
 
 
 class Threads(threading.local):
-    """Makes an account, ``turn``, for each thread that asks."""
+    """Makes an account, ``turn``, for each thread that asks, and one for when it may block."""
 
     def __init__(self) -> None:
         self.turn = InlineTurn()
+        self.blocking_turn = InlineTurn(may_block=True)
 
 
 threads = Threads()
-"""``threads.turn`` is the account of the calling thread."""
+"""``threads.turn`` is the account of the calling thread, ``threads.blocking_turn`` that of those of
+its calls for which no loop waits."""
 
 
 def begin_turn() -> None:

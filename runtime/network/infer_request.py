@@ -130,8 +130,10 @@ class InferRequest:
         deadline = deadline_of(self._network, deadline_s)
         run = self.make_run(inputs, deadline, priority)
         route = self._network.inline_route
-        if route is not None and route.carry(run, InlineTurn(may_block=deadline is None)):
-            return run.outcome()
+        if route is not None:
+            turn = threads.blocking_turn if deadline is None else InlineTurn()
+            if route.carry(run, turn):
+                return run.outcome()
         answered = threading.Lock()  # an Event breaks if an interrupt comes amid its wait
         answered.acquire()
         try:

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING
 from ...executors import NOW, Lane, Ready, TaskExecutor, hand_over
 from ...executors.base import checked
 from ...executors.interrupt import (
-    can_interrupt,
     default_int_handler,
     get_sigint_handler,
     held_interrupt,
+    is_main_thread,
+    set_sigint_handler,
 )
 from ..loops.inline_turn import InlineTurn
 from ..tracing.arrivals import Arrivals
@@ -79,17 +80,14 @@ class InlineRoute:
         time = gate.only or gate.time_of(run.bindings.inputs)
         if not (time.is_short or (turn.may_block and self._may_be_long(time))):
             return False
-        if get_sigint_handler() is not default_int_handler or not can_interrupt():
+        if get_sigint_handler() is not default_int_handler or not is_main_thread():
             return self._carry(run, time, turn)
         interrupt = held_interrupt()  # raised amid this, it would lose the slot
-        is_over: bool | None = None
+        set_sigint_handler(interrupt)  # what `with` does, without a call that may lack memory
         try:
-            with interrupt:
-                is_over = self._carry(run, time, turn)
-        except MemoryError:
-            interrupt.__exit__()  # for that call there may have been none
-            if is_over is None:
-                raise
+            is_over = self._carry(run, time, turn)
+        finally:
+            set_sigint_handler(default_int_handler)
         if interrupt.has_come:
             raise KeyboardInterrupt
         return is_over
