@@ -135,8 +135,11 @@ def split(
 
 @plain("Tile", since=6)
 def tile(x: Array, repeats: Array) -> Array:
-    """Repeat the whole along each axis."""
-    return np.tile(x, numbers_of(repeats))
+    """Repeat the whole along each axis; ValueError unless there is one count for each of them."""
+    counts = numbers_of(repeats)
+    if len(counts) != x.ndim:
+        raise ValueError(f"{len(counts)} repeats are given for {x.ndim} axes")
+    return np.tile(x, counts)
 
 
 @plain("Trilu", since=14)

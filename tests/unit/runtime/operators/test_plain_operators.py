@@ -373,6 +373,12 @@ def test_what_has_two_axes_is_no_list(op_type, others, at) -> None:
         evaluate(op_type, *given, **options)
 
 
+@pytest.mark.parametrize("repeats", [[], [2], [1, 1, 1]], ids=str)
+def test_what_is_repeated_has_a_count_for_each_axis(repeats) -> None:
+    with pytest.raises(ValueError, match="repeats are given for 2 axes"):
+        evaluate("Tile", np.ones((1, 4)), np.array(repeats, np.int64))
+
+
 @pytest.mark.parametrize("op_type", ["ConstantOfShape", "Expand", "Reshape", "Tile"])
 def test_one_number_is_no_list(op_type) -> None:
     number = np.array(4, np.int64)
