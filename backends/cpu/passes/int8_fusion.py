@@ -218,7 +218,7 @@ class _Terms:
         return wide
 
     def _scales(self) -> Array:
-        return self._wide_scales().astype(np.float32)
+        return _rounded(self._wide_scales())
 
     def _shifts(self) -> Array:
         array, bias = self._product.weights.array, self._product.bias
@@ -227,7 +227,13 @@ class _Terms:
         shifts: Array = -self._data.zero_point * sums * self._wide_scales() + self._shift
         if bias is not None:
             shifts = shifts + bias.astype(np.float64) * self._factor
-        return shifts.astype(np.float32)
+        return _rounded(shifts)
+
+
+def _rounded(numbers: Array) -> Array:
+    """Return numbers in float32: infinite, without a warning, where it cannot hold them."""
+    with np.errstate(over="ignore"):
+        return numbers.astype(np.float32)
 
 
 def is_plain(node: Node) -> bool:

@@ -430,7 +430,7 @@ def test_what_is_no_row_of_numbers_is_added_in_float32(core: Core, bias: np.ndar
 
 
 @needs_int8
-@pytest.mark.parametrize("scale", [0.0, -0.1, float("nan"), float("inf"), 1e-45])
+@pytest.mark.parametrize("scale", [0.0, -0.1, float("nan"), float("inf"), 1e-45, 3e38])
 def test_odd_scales_are_left_to_float32(core: Core, scale: float) -> None:
     x = np.random.default_rng(1).integers(0, 256, (1, 3, 8, 8)).astype(np.uint8)
     model = one_convolution(scale)
