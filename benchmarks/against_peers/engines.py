@@ -6,11 +6,12 @@ Imports stand in the functions: a process has only the engine that it measures.
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 Arrays = Mapping[str, Any]
 
@@ -114,6 +115,8 @@ class OpenVino(InExecutor):
 
     def __init__(self, file: str, setting: Setting) -> None:
         super().__init__()
+        modules = cast("dict[str, object]", sys.modules)
+        modules.setdefault("openvino_telemetry", None)  # it forks a child, which may hang
         import openvino
 
         hint = "THROUGHPUT" if setting.has_streams else "LATENCY"

@@ -23,33 +23,19 @@ from aioinfer.runtime.onnx_reader.onnx_models import read_any_model
 from aioinfer.runtime.onnx_reader.plain.plain_opsets import NEWEST_IR_VERSION, NEWEST_OPSET
 from aioinfer.runtime.onnx_reader.plain.plain_proto import decode_model
 from aioinfer.runtime.onnx_reader.plain.plain_reader import read_plain_bytes, read_plain_file
-from aioinfer.runtime.onnx_reader.wire import limits
 from aioinfer.runtime.onnx_reader.wire.limits import LimitError
 from aioinfer.runtime.type_inference import ContradictionError
-from unit.runtime.onnx_native.same_models import first_difference
+from unit.runtime.onnx_reader.plain.models import (
+    model_bytes,
+    parsed,
+    single_node,
+    with_branches,
+)
 
 SUITE = Path(onnx.__file__).parent / "backend" / "test" / "data"
 SUITE_FILES = sorted(SUITE.glob("*/*/model.onnx"))
 SAMPLE_STEP = 5  # of the suite: enough of every operator, and a few seconds
 LEAST_PLAIN_SHARE = 0.5
-
-
-def _model(nodes: list[onnx.NodeProto], opset: int = 17, **more: Any) -> bytes:
-    """Make a model of input x [2,3] float32 and output y, as the bytes of a file."""
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, more.pop("shape", [2, 3]))],
-        more.pop("outputs", [helper.make_empty_tensor_value_info("y")]),
-        more.pop("initializer", []),
-    )
-    opsets = [helper.make_opsetid("", opset), *more.pop("opsets", [])]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8, **more)
-    return bytes(model.SerializeToString())
-
-
-def _node(op: str, *inputs: str, **attributes: Any) -> onnx.NodeProto:
-    return helper.make_node(op, list(inputs), ["y"], f"{op}_0", **attributes)
 
 
 def _assert_same(ours: Model, theirs: Model) -> None:
@@ -126,7 +112,9 @@ def test_models_of_onnx_suite_are_read_as_onnx_reads_them() -> None:
 
 def test_a_file_and_its_bytes_are_the_same(tmp_path: Path) -> None:
     weights = np.arange(60_000, dtype=np.float32).reshape(3, 20_000)
-    data = _model([_node("MatMul", "x", "w")], initializer=[numpy_helper.from_array(weights, "w")])
+    data = model_bytes(
+        [single_node("MatMul", "x", "w")], initializer=[numpy_helper.from_array(weights, "w")]
+    )
     path = tmp_path / "g.onnx"  # the name of the graph as well
     path.write_bytes(data)
     from_file, from_bytes = read_plain_file(path), read_plain_bytes(data)
@@ -149,7 +137,9 @@ def test_axes_of_reductions_become_an_input(opset: int, axes: list[int] | None) 
     elif axes is not None:
         inputs.append("axes")
         constants.append(numpy_helper.from_array(np.array(axes, np.int64), "axes"))
-    data = _model([_node("ReduceMean", *inputs, **attributes)], opset, initializer=constants)
+    data = model_bytes(
+        [single_node("ReduceMean", *inputs, **attributes)], opset, initializer=constants
+    )
     ours = read_plain_bytes(data)
     assert ours is not None
     [node] = ours.graph.nodes
@@ -161,7 +151,7 @@ def test_axes_of_reductions_become_an_input(opset: int, axes: list[int] | None) 
 def test_a_split_says_how_many_outputs_it_has(opset: int) -> None:
     more = {"num_outputs": 3} if opset >= 18 else {}
     node = helper.make_node("Split", ["x"], ["y", "z", "a"], "split", axis=1, **more)
-    ours = read_plain_bytes(_model([node], opset))
+    ours = read_plain_bytes(model_bytes([node], opset))
     assert ours is not None
     [split] = ours.graph.nodes
     assert split.attributes == {"axis": 1, "num_outputs": 3}
@@ -170,7 +160,9 @@ def test_a_split_says_how_many_outputs_it_has(opset: int) -> None:
 
 def test_the_file_names_open_lengths_of_outputs() -> None:
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 3])
-    ours = read_plain_bytes(_model([_node("Relu", "x")], shape=["n", 3], outputs=[output]))
+    ours = read_plain_bytes(
+        model_bytes([single_node("Relu", "x")], shape=["n", 3], outputs=[output])
+    )
     assert ours is not None
     assert str(ours.outputs[0].type) == "float32[rows,3]"
 
@@ -190,116 +182,15 @@ def test_pads_that_are_computed_leave_no_rank_to_onnx(length: int | str) -> None
 
 
 def test_lengths_that_depend_on_data_stay_open() -> None:
-    data = _model([_node("NonZero", "x")])
+    data = model_bytes([single_node("NonZero", "x")])
     ours = read_plain_bytes(data)
     assert ours is not None
     assert str(ours.outputs[0].type) == "int64[2,?]"
     _assert_same(ours, read_any_model(data))
 
 
-BRANCHES = {
-    "captured": "p = Add (r, w)",
-    "passed through": "p = Identity (r)",
-    "constants": "k = Constant <value_ints = [0]> () o = Unsqueeze (r, k) p = Squeeze (o, k)",
-    "changed since": "l, n = Split <axis = 0> (r) p = Concat <axis = 0> (n, l)",
-    "as long as the data": "z = NonZero (r) z_t = Transpose (z) f = Cast <to = 1> (z_t) "
-    "k = Constant <value_ints = [0, 1]> () o = Slice (f, k, k) p = Pad (f, o)",
-    "nested": """i = Cast <to = 9> (w) p = If (c) <
-        then_branch = a () => (float[u, 3] b) { h = Mul (r, w) b = Neg (h) },
-        else_branch = d () => (float[u, 3] e) { e = Abs (x) }>""",
-}
-
-
-@pytest.mark.parametrize("opset", [13, 17, 18, NEWEST_OPSET])
-@pytest.mark.parametrize("then", [key for key in BRANCHES if key != "as long as the data"])
-def test_branches_are_read_as_onnx_reads_them(then: str, opset: int) -> None:
-    text = BRANCHES[then]
-    if opset >= 18:
-        text = text.replace("Split <axis = 0>", "Split <axis = 0, num_outputs = 2>")
-    data = _with_branches(text, opset=opset)
-    ours = read_plain_bytes(data)
-    assert ours is not None
-    assert first_difference(ours, read_any_model(data)) is None
-
-
-LOOPS = {
-    "a state that stays": """y = Loop (count, go, x) <body = b (int64 i, bool on, float[2, 3] s)
-        => (bool still, float[2, 3] next) { still = Identity (on) next = Neg (s) }>""",
-    "a state that grows": """y = Loop (count, "", x) <body = b (int64 i, bool on, float[a, 3] s)
-        => (bool still, float[d, 3] next) { still = Identity (on)
-        next = Concat <axis = 0> (s, x) }>""",
-    "what is collected": """z, y = Loop ("", go, x) <body = b (int64 i, bool on, float[2, 3] s)
-        => (bool still, float[2, 3] next, float[2, 3] item) { f = ReduceSum <keepdims = 0> (s)
-        still = Cast <to = 9> (f) next = Relu (s) item = Mul (s, x) }>""",
-    "a counter in a list": """y = Loop (count, "", x) <body = b (int64[1] i, bool on, float[2, 3] s)
-        => (bool still, float[2, 3] next) { still = Identity (on) f = Cast <to = 1> (i)
-        next = Add (s, f) }>""",
-    "a scan": """z, y = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1],
-        body = b (float[2] s, float[2] e) => (float[2] n, float[2] o) {
-        n = Add (s, e) o = Neg (n) }> (w, x)""",
-    "one in another": """y = Loop (count, go, x) <body = b (int64 i, bool on, float[2, 3] s)
-        => (bool still, float[2, 3] next) { still = Identity (on)
-        next = Loop (i, on, s) <body = c (int64 j, bool on_, float[2, 3] t)
-            => (bool still_, float[2, 3] u) { still_ = Identity (on_) u = Add (t, x) }> }>""",
-    "one in a branch": """y = If (go) <then_branch = a () => (float[2, 3] p) {
-            p = Loop (count, go, x) <body = b (int64 i, bool on, float[2, 3] s)
-            => (bool still, float[2, 3] next) { still = Identity (on) next = Neg (s) }> },
-        else_branch = d () => (float[2, 3] q) { q = Abs (x) }>""",
-}
-
-
-@pytest.mark.parametrize("opset", [17, NEWEST_OPSET])
-@pytest.mark.parametrize("nodes", LOOPS)
-def test_loops_are_read_as_onnx_reads_them(nodes: str, opset: int) -> None:
-    graph = f"""g (float[2, 3] x, float[2] w, int64 count, bool go) => (float y) {{
-        {LOOPS[nodes]} }}"""
-    data = _parsed(graph, opset)
-    ours = read_plain_bytes(data)
-    assert ours is not None
-    assert first_difference(ours, read_any_model(data)) is None
-
-
-def test_a_constant_that_only_a_branch_reads_is_read() -> None:
-    ours = read_plain_bytes(_with_branches(BRANCHES["nested"]))
-    assert ours is not None
-    np.testing.assert_array_equal(ours.graph.initializers["w"].constant, np.float32([2]))
-
-
-def test_branches_deep_inside_each_other_are_refused_by_a_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(limits, "MOST_DEPTH", 2)
-    assert read_plain_bytes(_with_branches(BRANCHES["nested"])) is not None
-    monkeypatch.setattr(limits, "MOST_DEPTH", 1)
-    with pytest.raises(LimitError, match="over 1 bodies inside each other"):
-        read_plain_bytes(_with_branches(BRANCHES["nested"]))
-
-
-def test_nodes_in_branches_count_among_those_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    data = _with_branches(BRANCHES["constants"])
-    monkeypatch.setattr(limits, "MOST_NODES", 6)
-    assert read_plain_bytes(data) is not None
-    monkeypatch.setattr(limits, "MOST_NODES", 5)
-    with pytest.raises(LimitError, match="over 5 nodes"):
-        read_plain_bytes(data)
-
-
-def test_a_large_branch_is_left_to_onnx() -> None:
-    weights = numpy_helper.from_array(np.ones((512, 1024), np.float32), "w")
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["w"], ["b"])],
-        "branch",
-        [],
-        [helper.make_empty_tensor_value_info("b")],
-        [weights],
-    )
-    flag = numpy_helper.from_array(np.array(True), "flag")
-    node = _node("If", "flag", then_branch=body, else_branch=body)
-    assert read_plain_bytes(_model([node], initializer=[flag])) is None
-
-
 def test_what_a_shape_has_beside_its_lengths_is_passed_over() -> None:
-    proto = onnx.load_from_string(_model([_node("Relu", "x")]))
+    proto = onnx.load_from_string(model_bytes([single_node("Relu", "x")]))
     text = proto.graph.input[0].type.SerializeToString()
     assert text.endswith(b"\x12\x08\x0a\x02\x08\x02\x0a\x02\x08\x03")
     odd = text.replace(b"\x0a\x02\x08\x03", b"\x1a\x02\x08\x03")  # field 3, which is none
@@ -315,14 +206,14 @@ def test_nodes_without_names_get_those_that_onnx_reading_gives() -> None:
         helper.make_node("Neg", ["b"], ["c"], "same"),
         helper.make_node("Relu", ["c"], ["y"]),
     ]
-    data = _model(nodes)
+    data = model_bytes(nodes)
     ours = read_plain_bytes(data)
     assert ours is not None
     _assert_same(ours, read_any_model(data))
 
 
 def _with_function() -> bytes:
-    model = onnx.load_from_string(_model([_node("Relu", "x")]))
+    model = onnx.load_from_string(model_bytes([single_node("Relu", "x")]))
     opsets = [helper.make_opsetid("", 17)]
     body = [helper.make_node("Relu", ["a"], ["b"])]
     model.functions.append(helper.make_function("f", "F", ["a"], ["b"], body, opsets))
@@ -336,7 +227,7 @@ def _with_sequences() -> bytes:
             => (bool still, seq(float[2, 3]) v) { still = Identity (on) v = SequenceInsert (u, x) }>
         y = ConcatFromSequence <axis = 0> (t)
     }"""
-    return _parsed(graph)
+    return parsed(graph)
 
 
 def _nested_loops(count: int) -> bytes:
@@ -348,77 +239,59 @@ def _nested_loops(count: int) -> bytes:
                 still_ = Identity (on_) h = Neg (s_)
                 next_ = Loop (j, on_, h) <body = c (int64 i, bool on, float[n, 3] s)
                     => (bool still, float[m, 3] next) {{ {made} }}> }}>"""
-    return _parsed(
+    return parsed(
         f"""g (float[2, 3] x, int64 count, bool go) => (float[k, 3] y) {{
         y = Loop (count, go, x) <body = b (int64 i, bool on, float[n, 3] s)
             => (bool still, float[m, 3] next) {{ {made} }}> }}"""
     )
 
 
-def _with_branches(then: str, other: str = "q = Neg (x)", opset: int = 17) -> bytes:
-    graph = f"""g (bool c, float[2, 3] x) => (float[d, e] y) <float[1] w = {{2}}> {{
-        r = Mul (x, w)
-        y = If (c) <
-            then_branch = t () => (float[k, 3] p) {{ {then} }},
-            else_branch = f () => (float[m, 3] q) {{ {other} }}
-        >
-    }}"""
-    return _parsed(graph, opset)
-
-
-def _parsed(graph: str, opset: int = 17) -> bytes:
-    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]> {graph}')
-    return bytes(model.SerializeToString())
-
-
 def _with_constant(outputs: Sequence[str] = ("c",), **value: Any) -> bytes:
     constant = helper.make_node("Constant", [], list(outputs), "constant", **value)
-    return _model([constant, _node("Mul", "x", "c")])
+    return model_bytes([constant, single_node("Mul", "x", "c")])
 
 
 def _with_external_data() -> bytes:
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3, 3])
     tensor.data_location = TensorProto.EXTERNAL
     tensor.external_data.add(key="location", value="w.bin")
-    return _model([_node("MatMul", "x", "w")], initializer=[tensor])
+    return model_bytes([single_node("MatMul", "x", "w")], initializer=[tensor])
 
 
 NOT_PLAIN = {
-    "an old opset": _model([_node("Relu", "x")], 12),
-    "an opset to come": _model([_node("Relu", "x")], NEWEST_OPSET + 1),
-    "an operator before its time": _model([_node("Gelu", "x")], 19),
-    "an operator of somebody": _model(
-        [_node("Swirl", "x", domain="com.acme")], opsets=[helper.make_opsetid("com.acme", 1)]
+    "an old opset": model_bytes([single_node("Relu", "x")], 12),
+    "an opset to come": model_bytes([single_node("Relu", "x")], NEWEST_OPSET + 1),
+    "an operator before its time": model_bytes([single_node("Gelu", "x")], 19),
+    "an operator of somebody": model_bytes(
+        [single_node("Swirl", "x", domain="com.acme")], opsets=[helper.make_opsetid("com.acme", 1)]
     ),
-    "an operator that nobody knows": _model([_node("Swirl", "x")]),
-    "nodes in another order": _model(
+    "an operator that nobody knows": model_bytes([single_node("Swirl", "x")]),
+    "nodes in another order": model_bytes(
         [helper.make_node("Relu", ["a"], ["y"]), helper.make_node("Relu", ["x"], ["a"])]
     ),
-    "a value that nothing makes": _model([_node("Add", "x", "nothing")]),
-    "a value that is made twice": _model([_node("Relu", "x"), _node("Neg", "x")]),
-    "axes that are no integers": _model([_node("ReduceMean", "x", axes=[1.5])]),
+    "a value that nothing makes": model_bytes([single_node("Add", "x", "nothing")]),
+    "a value that is made twice": model_bytes([single_node("Relu", "x"), single_node("Neg", "x")]),
+    "axes that are no integers": model_bytes([single_node("ReduceMean", "x", axes=[1.5])]),
     "a constant of another kind": _with_constant(value_int="abc"),
     "a list of constants of another kind": _with_constant(value_floats=[1, 2]),
     "a constant that is a list": _with_constant(value_float=[1.5]),
     "a constant for two outputs": _with_constant(["c", "d"], value_float=1.5),
-    "a padding that is a tensor": _model(
-        [_node("Conv", "x", "w", auto_pad=numpy_helper.from_array(np.array([1, 2])))],
+    "a padding that is a tensor": model_bytes(
+        [single_node("Conv", "x", "w", auto_pad=numpy_helper.from_array(np.array([1, 2])))],
         shape=[1, 1, 4],
         initializer=[numpy_helper.from_array(np.zeros((1, 1, 2), np.float32), "w")],
     ),
     "functions": _with_function(),
     "a loop of sequences": _with_sequences(),
     "loops deep inside each other": _nested_loops(3),
-    "a branch that uses what comes later": _with_branches("p = Neg (y)"),
-    "a branch that defines an outer value anew": _with_branches("r = Neg (x) p = Neg (r)"),
-    "a branch that gives nothing that is there": _with_branches("q = Neg (x)"),
-    "branches of other ranks": _with_branches(
-        "p = Flatten (x)", "q = ReduceSum <keepdims = 0> (x)"
-    ),
-    "an impossible branch": _with_branches("z = Concat <axis = 0> (w, w) p = Add (x, z)"),
+    "a branch that uses what comes later": with_branches("p = Neg (y)"),
+    "a branch that defines an outer value anew": with_branches("r = Neg (x) p = Neg (r)"),
+    "a branch that gives nothing that is there": with_branches("q = Neg (x)"),
+    "branches of other ranks": with_branches("p = Flatten (x)", "q = ReduceSum <keepdims = 0> (x)"),
+    "an impossible branch": with_branches("z = Concat <axis = 0> (w, w) p = Add (x, z)"),
     "data elsewhere": _with_external_data(),
-    "strings": _model(
-        [_node("Identity", "s")],
+    "strings": model_bytes(
+        [single_node("Identity", "s")],
         initializer=[helper.make_tensor("s", TensorProto.STRING, [1], [b"text"])],
     ),
     "nothing": b"",
@@ -457,7 +330,7 @@ def test_a_damaged_file_is_never_worse_than_not_plain(caplog: pytest.LogCaptureF
     ]
     scales = numpy_helper.from_array(np.array([2, 1], np.float32), "scales")
     axis = helper.make_tensor("i", TensorProto.INT64, [1], [-1])
-    data = _model(nodes, initializer=[weights, bias, scales, axis])
+    data = model_bytes(nodes, initializer=[weights, bias, scales, axis])
     assert read_plain_bytes(data) is not None
     chance = np.random.default_rng(0)
     impossible = 0
@@ -477,7 +350,7 @@ def test_a_damaged_file_is_never_worse_than_not_plain(caplog: pytest.LogCaptureF
 def _impossible_model() -> bytes:
     axes = numpy_helper.from_array(np.array([7], np.int64), "axes")
     node = helper.make_node("ReduceSum", ["x", "axes"], ["y"], "sum")
-    return _model([node], initializer=[axes])
+    return model_bytes([node], initializer=[axes])
 
 
 def test_a_contradiction_is_an_error_that_names_file_and_node(tmp_path: Path) -> None:
@@ -492,7 +365,7 @@ def test_a_contradiction_is_an_error_that_names_file_and_node(tmp_path: Path) ->
 
 def test_numbers_of_more_than_64_bits_are_cut_as_protobuf_cuts_them() -> None:
     axis = helper.make_tensor("i", TensorProto.INT64, [1], [-1])
-    data = _model([_node("Unsqueeze", "x", "i")], initializer=[axis])
+    data = model_bytes([single_node("Unsqueeze", "x", "i")], initializer=[axis])
     least = b"\xff" * 9
     place = data.index(least + b"\x01") + len(least)
     longer = data[:place] + b"\x03" + data[place + 1 :]
@@ -509,7 +382,7 @@ def test_what_we_fail_at_is_left_to_onnx(
 
     monkeypatch.setattr("aioinfer.runtime.onnx_reader.plain.plain_reader.build_model", fail)
     with caplog.at_level(logging.DEBUG, "aioinfer"):
-        assert read_plain_bytes(_model([_node("Relu", "x")])) is None
+        assert read_plain_bytes(model_bytes([single_node("Relu", "x")])) is None
     assert "too large" in caplog.text
 
 
@@ -519,7 +392,7 @@ def test_a_lack_of_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("aioinfer.runtime.onnx_reader.plain.plain_reader.build_model", fail)
     with pytest.raises(MemoryError):
-        read_plain_bytes(_model([_node("Relu", "x")]))
+        read_plain_bytes(model_bytes([single_node("Relu", "x")]))
 
 
 @pytest.mark.parametrize("path", ["a\0b.onnx", "a\ud800.onnx"])
@@ -559,7 +432,7 @@ print(json.dumps([len(model.graph), sorted(sys.modules)]))
 
 def test_an_ordinary_model_is_read_without_importing_onnx(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    path.write_bytes(_model([_node("Relu", "x")]))
+    path.write_bytes(model_bytes([single_node("Relu", "x")]))
     command = [sys.executable, "-c", PROGRAM, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr
