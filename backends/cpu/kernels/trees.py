@@ -140,13 +140,12 @@ def _levels(forest: Forest) -> Array:
     """Count the levels below each root, as far as ``_MOST_LEVELS``."""
     children = forest.children.reshape(-1, 2)
     levels = np.zeros(len(children), np.int64)
-    inner = np.flatnonzero(forest.leaves < 0)
-    for _ in range(_MOST_LEVELS):
-        before = levels
-        levels = levels.copy()
-        levels[inner] = 1 + before[children[inner]].max(axis=1, initial=0)
-        if np.array_equal(levels, before):
+    nodes = np.flatnonzero(forest.leaves < 0)
+    for level in range(1, _MOST_LEVELS + 1):
+        nodes = nodes[(levels[children[nodes]] == level - 1).any(axis=1)]
+        if not len(nodes):
             break
+        levels[nodes] = level
     return levels[forest.roots]
 
 
