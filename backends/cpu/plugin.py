@@ -45,7 +45,7 @@ from .passes import (
     shared_passes,
 )
 from .passes.quantization_facts import is_int8_weights
-from .pieces.stepped_nodes import SteppedNodes
+from .pieces.stepped_nodes import SteppedNodes, holds_objects
 from .plans.packed_weights import WeightStore
 from .plans.plan import Plan
 from .precision import (
@@ -218,7 +218,7 @@ class CpuPlugin(Plugin):
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         stepped = self._stepped(model)
-        if stepped.has_any(model.graph, config.device):
+        if stepped.has_any(model.graph, config.device) or holds_objects(model.graph):
             return self._pieced_network(model, stepped, config)
         return self._network(model, config)
 

@@ -11,6 +11,7 @@ from .composition import Composition, CompositionError
 from .registry import decomposition
 
 _ML = "ai.onnx.ml"
+_NORMS = {"L1": "ReduceL1", "L2": "ReduceL2", "MAX": "ReduceMax"}
 
 
 @decomposition("Scaler", domain=_ML)
@@ -24,20 +25,26 @@ def scaler(made: Composition) -> list[Value]:
 
 @decomposition("Normalizer", domain=_ML)
 def normalizer(made: Composition) -> list[Value]:
-    """Divide each row by its norm; a row of zeros stays."""
+    """Divide each row by its norm; a row whose norm is 0 stays.
+
+    MAX divides by the greatest element, which may be negative, as onnxruntime does.
+    """
     norm, x = made.node.text("norm", "MAX"), _as_float32(made, made.given(0))
-    if norm not in ("L1", "L2") or made.rank(x) not in (1, 2):
+    if norm not in _NORMS or made.rank(x) not in (1, 2):
         raise CompositionError(f"its norm is {norm!r}")
-    total = made.add(f"Reduce{norm}", x, made.integers(-1), keepdims=1)
+    total = made.add(_NORMS[norm], x, made.integers(-1), keepdims=1)
     is_zero = made.add("Equal", total, made.number(0.0, total))
     return [made.add("Div", x, made.add("Where", is_zero, made.number(1.0, total), total))]
 
 
 @decomposition("LinearRegressor", domain=_ML)
 def linear_regressor(made: Composition) -> list[Value]:
-    """X times coefficients, and the intercepts."""
+    """X times coefficients, and the intercepts; of one target PROBIT alone transforms."""
     targets = int(made.node.attributes.get("targets", 1))
-    return [_transformed(made, _products(made, targets))]
+    scores = _products(made, targets)
+    if targets == 1 and made.node.text("post_transform", "NONE") != "PROBIT":
+        return [scores]
+    return [_transformed(made, scores)]
 
 
 @decomposition("LinearClassifier", domain=_ML)

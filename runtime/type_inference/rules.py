@@ -30,17 +30,15 @@ FAMILIES = {
         "AveragePool Conv ConvInteger ConvTranspose DeformConv GlobalAveragePool GlobalLpPool "
         "GlobalMaxPool LpPool MaxPool MaxUnpool QLinearConv"
     ),
-    "decomposed_types": (
-        "SimplifiedLayerNormalization ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor "
-        "ai.onnx.ml::Normalizer ai.onnx.ml::Scaler com.microsoft::* com.microsoft.nchwc::*"
-    ),
+    "decomposed_types": ("SimplifiedLayerNormalization com.microsoft::* com.microsoft.nchwc::*"),
     "elementwise_types": (
-        "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr "
-        "BitwiseXor Cast CastLike Ceil Celu Clip Cos Cosh CumProd CumSum Div Dropout Elu Equal Erf "
-        "Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Hardmax Identity IsInf IsNaN "
-        "LeakyRelu Less LessOrEqual Log LogSoftmax Max Mean Min Mish Mod Mul Neg Not Or PRelu Pow "
-        "Reciprocal RegexFullMatch Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softmax Softplus "
-        "Softsign Sqrt StringConcat Sub Sum Swish Tan Tanh ThresholdedRelu Trilu Where Xor"
+        "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitCast BitShift BitwiseAnd BitwiseNot "
+        "BitwiseOr BitwiseXor Cast CastLike Ceil Celu Clip Cos Cosh CumProd CumSum Div Dropout "
+        "Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish Hardmax "
+        "Identity IsInf IsNaN LeakyRelu Less LessOrEqual Log LogSoftmax Max Mean Min Mish Mod Mul "
+        "Neg Not Or PRelu Pow Reciprocal RegexFullMatch Relu Round Selu Shrink Sigmoid Sign Sin "
+        "Sinh Softmax Softplus Softsign Sqrt StringConcat Sub Sum Swish Tan Tanh ThresholdedRelu "
+        "Trilu Where Xor"
     ),
     "data_dependent_types": "Compress NonMaxSuppression NonZero Unique",
     "indexing_types": (
@@ -56,9 +54,11 @@ FAMILIES = {
     ),
     "matmul_types": "Einsum Gemm MatMul MatMulInteger QLinearMatMul",
     "ml_types": (
-        "ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer ai.onnx.ml::FeatureVectorizer "
-        "ai.onnx.ml::Imputer ai.onnx.ml::LabelEncoder ai.onnx.ml::OneHotEncoder "
-        "ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor"
+        "TfIdfVectorizer ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer "
+        "ai.onnx.ml::FeatureVectorizer ai.onnx.ml::Imputer ai.onnx.ml::LabelEncoder "
+        "ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer "
+        "ai.onnx.ml::OneHotEncoder "
+        "ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor ai.onnx.ml::Scaler"
     ),
     "quantization_types": "DequantizeLinear DynamicQuantizeLinear QuantizeLinear",
     "random_types": (
@@ -69,9 +69,9 @@ FAMILIES = {
         "ArgMax ArgMin ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean "
         "ReduceMin ReduceProd ReduceSum ReduceSumSquare"
     ),
-    "sampling_types": "GridSample MaxRoiPool RoiAlign",
+    "sampling_types": "AffineGrid Col2Im Det GridSample MaxRoiPool RoiAlign",
     "shape_types": "Constant ConstantOfShape EyeLike Range Shape Size",
-    "spectral_types": "STFT",
+    "spectral_types": "BlackmanWindow HammingWindow HannWindow MelWeightMatrix STFT",
     "tree_types": (
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
         "ai.onnx.ml::TreeEnsembleRegressor"

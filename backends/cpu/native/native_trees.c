@@ -136,15 +136,13 @@ static double logistic(double score)
     return score < 0.0 ? 1.0 - small : small;
 }
 
-/* Approximates the normal distribution's quantiles. Source: Winitzki 2008. */
+/* Approximates the normal distribution's quantiles; infinite at 0 and 1. Source: Winitzki 2008. */
 static double probit(double score)
 {
-    const double x = score * 2.0 - 1.0, product = (1.0 - x) * (1.0 + x);
-    const double logarithm = log(product), pi = 3.14159265358979323846;
+    const double x = score * 2.0 - 1.0, logarithm = log((1.0 - x) * (1.0 + x));
+    const double pi = 3.14159265358979323846;
     const double half = 2.0 / (pi * 0.147) + 0.5 * logarithm;
     const double sign = x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : x;
-    if (product == 0.0)
-        return 0.0;
     return 1.41421356 * (sign * sqrt(-half + sqrt(half * half - logarithm / 0.147)));
 }
 

@@ -62,6 +62,7 @@ def has_half_constants(graph: Graph) -> bool:
 def integer_passes() -> tuple[Pass, ...]:
     """List what writes the products of integers with operators that the other passes know."""
     return (
+        _shared("fusion.integer_slices:IntegerSlices", "integer slices", "ConvInteger"),
         _shared(
             "fusion.integer_products:IntegerProducts",
             "integer products",

@@ -11,7 +11,7 @@ from ....runtime.graph.traversal import BODIES
 from ....runtime.lowering.kernel_registry import name_in_file
 from ..kernels.registry import FAMILIES, KERNELS
 
-__all__ = ["STANDARD_DOMAINS", "SteppedNodes", "is_left_to_numpy"]
+__all__ = ["STANDARD_DOMAINS", "SteppedNodes", "holds_objects", "is_left_to_numpy"]
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 
@@ -165,6 +165,11 @@ def is_left_to_numpy(node: Node) -> bool:
     """True for a node that numpy computes in a plan, too; a user's kernel is none."""
     is_one = node.domain in STANDARD_DOMAINS and node.op_type in _LEFT_TO_NUMPY
     return is_one and node.user_kernel is None
+
+
+def holds_objects(graph: Graph) -> bool:
+    """True if an input or output of a graph is a text or no tensor, though no node may read it."""
+    return any(_holds_objects(value) for value in (*graph.inputs, *graph.outputs))
 
 
 def _has_bodies(node: Node) -> bool:

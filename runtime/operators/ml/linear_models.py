@@ -24,8 +24,13 @@ def regress_linearly(
     post_transform: str = "NONE",
     targets: int = 1,
 ) -> Array:
-    """Return (rows, targets), in float32; ValueError for coefficients that fit no such rows."""
+    """Return (rows, targets), in float32; ValueError for coefficients that fit no such rows.
+
+    Of one target PROBIT alone transforms, as onnxruntime has it.
+    """
     scores = _scores(x, coefficients, intercepts, targets)
+    if targets == 1 and post_transform != "PROBIT":
+        return scores.astype(np.float32)
     return transformed_scores(scores, post_transform).astype(np.float32)
 
 

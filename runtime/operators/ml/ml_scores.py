@@ -50,11 +50,13 @@ def logistic(scores: Array) -> Array:
 
 
 def _probit(scores: Array) -> Array:
-    """Approximate the normal distribution's quantiles; Winitzki 2008, as ONNX's own code has it."""
+    """Approximate the normal distribution's quantiles; Winitzki 2008.
+
+    Those of 0 and 1 are infinite, as onnxruntime has them; onnx.reference has 0.
+    """
     x = scores * 2 - 1
-    product = (1 - x) * (1 + x)
     with np.errstate(all="ignore"):
-        log = np.log(product)
+        log = np.log((1 - x) * (1 + x))
         half = 2 / (np.pi * 0.147) + 0.5 * log
         found = np.sign(x) * np.sqrt(-half + np.sqrt(half * half - log / 0.147))
-    return np.asarray(np.where(product == 0, 0, 1.41421356 * found))
+    return np.asarray(1.41421356 * found)

@@ -18,13 +18,13 @@ from ..rewriting.matching import is_standard, made_by, only_user, rank_of, stati
 from ..rewriting.pass_base import Pass
 from ..rewriting.patch_check import have_one_affinity
 
-__all__ = ["IntegerProducts"]
+__all__ = ["EXACT_PRODUCTS", "IntegerProducts", "is_made_real"]
 
 Array = np.ndarray[Any, Any]
 
 _PRODUCTS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
-_EXACT = 2**24
-"""Up to which float32 holds every whole number."""
+EXACT_PRODUCTS = 2**24 // (255 * 255)
+"""So many products of 8 bits have a sum that float32 holds, which is so of numbers up to 2**24."""
 
 
 class IntegerProducts(Pass):
@@ -68,11 +68,16 @@ def _patch(node: Node) -> GraphPatch | None:
         for gone in scaled.nodes:
             patch.remove(gone)
         return patch.replace(last.outputs[0], made)
+    if is_made_real(node):
+        return _without_casts(node, node.outputs[0].consumers)
+    return _cast_back(node) if _is_exact(node) else None
+
+
+def is_made_real(node: Node) -> bool:
+    """True if what reads the sums casts them to float32."""
     casts = node.outputs[0].consumers
     are_all = all(_is_cast(user) and user.graph is node.graph for user in casts)
-    if casts and are_all and not node.outputs[0].is_graph_output:
-        return _without_casts(node, casts)
-    return _cast_back(node) if _is_exact(node) else None
+    return bool(casts) and are_all and not node.outputs[0].is_graph_output
 
 
 def _without_casts(node: Node, casts: list[Node]) -> GraphPatch | None:
@@ -197,7 +202,7 @@ def _is_exact(node: Node) -> bool:
     shape = static_shape(node.inputs[1])
     if node.op_type != "ConvInteger" or shape is None:
         return False
-    return int(np.prod(shape[1:])) * 255 * 255 <= _EXACT
+    return int(np.prod(shape[1:])) <= EXACT_PRODUCTS
 
 
 def _is_cast(node: Node) -> bool:

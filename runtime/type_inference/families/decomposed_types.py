@@ -28,7 +28,16 @@ def like_composition(node: Node, _contents: ShapeContent) -> Sequence[TensorType
     return [known if isinstance(known, TensorType) else None for known in types]
 
 
-_OWN_RULES = {("ai.onnx.ml", "ArrayFeatureExtractor")}
+_OWN_RULES = {
+    ("ai.onnx.ml", op_type)
+    for op_type in (
+        "ArrayFeatureExtractor",
+        "LinearClassifier",
+        "LinearRegressor",
+        "Normalizer",
+        "Scaler",
+    )
+}
 """Operators whose types are known where their composition is not; see ``ml_types.py``."""
 
 for _domain, _op_type in sorted(decompositions().keys() - _OWN_RULES):

@@ -191,7 +191,7 @@ def _broadcast(node: Node) -> Types:
     return (TensorType(first.dtype, broadcast(shapes)),)
 
 
-@type_rule("Cast")
+@type_rule("BitCast", "Cast")
 def _cast(node: Node, contents: ShapeContent) -> Types:
     x, dtype = operand(node, 0), element_type(node, "to")
     return None if x is None or dtype is None else (TensorType(dtype, x.shape),)

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
-from ...graph import DType, Node, TensorType, is_static
+from ...graph import Dim, DType, Node, TensorType, is_static
 from ..content.shape_content import ShapeContent
+from ..contradiction import ContradictionError
 from ..operands import operand, require_rank
 from ..rules import type_rule
 
@@ -25,6 +26,13 @@ def like_features(node: Node, contents: ShapeContent) -> list[TensorType] | None
     """Same type and shape."""
     x = operand(node, 0)
     return None if x is None else [TensorType(x.dtype, x.shape)]
+
+
+@type_rule("Normalizer", "Scaler", domain=_ML)
+def scaled_features(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """Same shape, in float32."""
+    x = operand(node, 0)
+    return None if x is None else [TensorType(DType.FLOAT32, x.shape)]
 
 
 @type_rule("ArrayFeatureExtractor", domain=_ML)
@@ -51,6 +59,19 @@ def joined_features(node: Node, contents: ShapeContent) -> list[TensorType] | No
     return [TensorType(DType.FLOAT32, (x.shape[0], sum(wanted)))]
 
 
+@type_rule("TfIdfVectorizer")
+def gram_counts(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """A number for each column that the attributes name: (C,) or (N, columns), in float32."""
+    x, columns = operand(node, 0), node.attributes.get("ngram_indexes")
+    if x is None or not isinstance(columns, list):
+        return None
+    if not all(isinstance(item, int) and item >= 0 for item in columns):
+        return None
+    require_rank("the items", x, 1, 2)
+    width = max(columns, default=-1) + 1
+    return [TensorType(DType.FLOAT32, (*x.shape[:-1], width))]
+
+
 @type_rule("OneHotEncoder", domain=_ML)
 def categories(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     """As many ones and zeros for each element as there are categories."""
@@ -71,6 +92,45 @@ def labels(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     lists = {"values_floats": DType.FLOAT32, "values_int64s": DType.INT64}
     dtype = next((lists[name] for name in lists if _length(node, name)), DType.STRING)
     return [TensorType(dtype, x.shape)]
+
+
+@type_rule("LinearRegressor", domain=_ML)
+def regress_linearly(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, targets) in float32."""
+    targets, rows = int(node.attributes.get("targets", 1)), _linear_rows(node)
+    if rows is None:
+        return None
+    _require_intercepts(node, targets)
+    return [TensorType(DType.FLOAT32, (rows[0], targets))]
+
+
+@type_rule("LinearClassifier", domain=_ML)
+def classify_linearly(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N,) labels, and (N, rows of coefficients) scores; one row for two labels makes two."""
+    rows, coefficients = _linear_rows(node), _length(node, "coefficients")
+    if rows is None or not isinstance(rows[1], int) or rows[1] < 1 or coefficients % rows[1]:
+        return None
+    count, texts = coefficients // rows[1], _length(node, "classlabels_strings")
+    _require_intercepts(node, count)
+    labels = _length(node, "classlabels_ints")
+    width = 2 if count == 1 and (labels or texts) == 2 else count
+    kind = DType.STRING if texts and not labels else DType.INT64
+    return [TensorType(kind, (rows[0],)), TensorType(DType.FLOAT32, (rows[0], width))]
+
+
+def _linear_rows(node: Node) -> tuple[Dim, Dim] | None:
+    """Return how many rows a linear model is given, and of how many features."""
+    x = operand(node, 0)
+    if x is None:
+        return None
+    require_rank("the rows of features", x, 1, 2)
+    return (x.shape[0], x.shape[1]) if len(x.shape) == 2 else (1, x.shape[0])
+
+
+def _require_intercepts(node: Node, count: int) -> None:
+    found = _length(node, "intercepts")
+    if found not in (0, count):
+        raise ContradictionError(f"{found} intercepts are given for {count} rows of coefficients")
 
 
 @type_rule("SVMRegressor", domain=_ML)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ...graph import Node, TensorType
 from ..content.shape_content import ShapeContent
 from ..contradiction import ContradictionError
@@ -49,3 +51,47 @@ def pool_regions(node: Node, contents: ShapeContent) -> list[TensorType] | None:
     require_rank("the input", x, 4)
     require_shape("the list of regions", regions, None, 5)
     return [TensorType(x.dtype, (regions.shape[0], x.shape[1], *size))]
+
+
+@type_rule("AffineGrid")
+def affine_grid(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, axes, axes + 1) and a size (N, C, ...) make a place for each axis at (N, ..., axes)."""
+    theta, size = operand(node, 0), contents.dims(node, 1)
+    if theta is None:
+        return None
+    require_rank("the matrices", theta, 3)
+    if size is None:
+        return None
+    if len(size) not in (4, 5):
+        raise ContradictionError(f"a size of {len(size)} lengths is none of an image or a volume")
+    require_shape("the matrices", theta, None, len(size) - 2, len(size) - 1)
+    return [TensorType(theta.dtype, (*merge(theta.shape[:1], size[:1]), *size[2:], len(size) - 2))]
+
+
+@type_rule("Col2Im")
+def joined_windows(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(N, C * elements of a window, windows) make (N, C, *image_shape)."""
+    columns, image, block = operand(node, 0), contents.dims(node, 1), contents.dims(node, 2)
+    if columns is None or image is None or block is None:
+        return None
+    require_rank("the columns", columns, 3)
+    if len(image) != len(block):
+        raise ContradictionError(f"{len(block)} lengths of a window are none for {len(image)} axes")
+    channels = None
+    if isinstance(columns.shape[1], int) and all(isinstance(item, int) for item in block):
+        elements = math.prod(item for item in block if isinstance(item, int))
+        if not elements or columns.shape[1] % elements:
+            raise ContradictionError(f"{columns.shape[1]} are no windows of {elements} elements")
+        channels = columns.shape[1] // elements
+    return [TensorType(columns.dtype, (columns.shape[0], channels, *image))]
+
+
+@type_rule("Det")
+def determinant(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(..., M, M) makes (...)."""
+    x = operand(node, 0)
+    if x is None:
+        return None
+    require_rank("the matrices", x, 2, -1)
+    merge(x.shape[-2:-1], x.shape[-1:])
+    return [TensorType(x.dtype, x.shape[:-2])]

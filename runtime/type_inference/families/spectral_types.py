@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...graph import Dim, Node, TensorType
+from ...graph import Dim, DType, Node, TensorType
 from ..content.shape_content import ShapeContent
 from ..contradiction import ContradictionError
-from ..operands import integer, operand, require_length, require_rank
+from ..operands import element_type, integer, operand, require_length, require_rank
 from ..rules import type_rule
 
 
@@ -37,6 +37,23 @@ def short_time_spectrum(node: Node, contents: ShapeContent) -> list[TensorType] 
     return [TensorType(x.dtype, (x.shape[0], frames, bins, 2))]
 
 
+@type_rule("BlackmanWindow", "HammingWindow", "HannWindow")
+def window(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """As many elements as its input says."""
+    dtype = element_type(node, "output_datatype", DType.FLOAT32)
+    return None if dtype is None else [TensorType(dtype, (_count(node, contents, 0),))]
+
+
+@type_rule("MelWeightMatrix")
+def mel_weights(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(frequencies of one side, bands)."""
+    dtype = element_type(node, "output_datatype", DType.FLOAT32)
+    bands, length = (_count(node, contents, index) for index in (0, 1))
+    if dtype is None:
+        return None
+    return [TensorType(dtype, (length // 2 + 1 if isinstance(length, int) else None, bands))]
+
+
 def _frame_length(node: Node, contents: ShapeContent, length: Dim) -> Dim:
     """Find the length of a frame: as it is given, or that of the window, or of the signal."""
     if node.input_at(3) is not None:
@@ -50,3 +67,10 @@ def _frame_length(node: Node, contents: ShapeContent, length: Dim) -> Dim:
 def _scalar(node: Node, contents: ShapeContent, index: int) -> Dim:
     found = contents.integers(node, index)
     return found[0] if found is not None and len(found) == 1 else None
+
+
+def _count(node: Node, contents: ShapeContent, index: int) -> Dim:
+    found = _scalar(node, contents, index)
+    if isinstance(found, int) and found < 0:
+        raise ContradictionError(f"{found} is no number of elements")
+    return found

@@ -8,6 +8,7 @@ from .....runtime.graph import DType, Node, TensorType, Value
 from ...onednn.post_ops import CPU_DOMAIN, PostOp
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
+from ..numpy_operators import lower_by_numpy, refuses_operator
 from ..registry import FLOATS, kernel
 from .fused_elementwise import lower_elementwise, result_layout
 
@@ -21,25 +22,49 @@ _RANGES = {
 }
 _DYNAMIC = (DType.UINT8, DType.FLOAT32, DType.UINT8)
 _STORED = frozenset({*_RANGES, DType.INT32})
+_SMALL = frozenset(
+    {
+        DType.INT4,
+        DType.UINT4,
+        DType.INT2,
+        DType.UINT2,
+        DType.FLOAT4E2M1,
+        DType.FLOAT8E4M3FN,
+        DType.FLOAT8E4M3FNUZ,
+        DType.FLOAT8E5M2,
+        DType.FLOAT8E5M2FNUZ,
+    }
+)
+"""What only numpy dequantises and stores."""
+
+
+def _is_for_numpy(node: Node) -> bool:
+    """True for blocks, for scales that are not of float32, and for stored numbers of few bits."""
+    if node.attributes.get("block_size", 0):
+        return True
+    source, scale = _dtype_of(node.inputs[0]), _dtype_of(node.inputs[1])
+    result = _dtype_of(node.outputs[0])
+    real, stored = (scale, source) if node.op_type == "DequantizeLinear" else (source, result)
+    is_of_floats = all(item is None or item in FLOATS for item in (scale, real))
+    if node.op_type == "QuantizeLinear" and source is DType.INT32:
+        is_of_floats = scale is None or scale in FLOATS
+    makes_floats = node.op_type == "QuantizeLinear" or result is None or result in FLOATS
+    return not (is_of_floats and makes_floats and (stored is None or stored in _STORED))
 
 
 def _refuses(node: Node) -> str | None:
-    if node.attributes.get("block_size", 0):
-        return f"CPU has {node.op} for each tensor and for each channel, not for blocks"
-    scale, result = _dtype_of(node.inputs[1]), _dtype_of(node.outputs[0])
-    if scale is not None and scale not in FLOATS:
-        return f"CPU has {node.op} with scales of float32, not of {scale.label}"
-    if result is not None and result not in FLOATS and result not in _RANGES:
-        return f"CPU has no {node.op} to {result.label}"
-    return None
+    return refuses_operator(node) if _is_for_numpy(node) else None
 
 
-@kernel("DequantizeLinear", dtypes=_STORED, refuses=_refuses)
+@kernel("DequantizeLinear", dtypes=_STORED | _SMALL, refuses=_refuses)
 def lower_dequantize(node: Node, builder: PlanBuilder) -> None:
     """Lower (x - zero point) * scale, with one scale or one for each channel."""
     source, scale, zero = [*node.inputs, None][:3]
     assert source is not None
     assert scale is not None
+    if _is_for_numpy(node):
+        lower_by_numpy(node, builder)
+        return
     others, steps = [_along(node, builder, scale)], [PostOp.binary("mul", 1)]
     if zero is not None:
         others.append(_along(node, builder, zero))
@@ -47,7 +72,11 @@ def lower_dequantize(node: Node, builder: PlanBuilder) -> None:
     lower_elementwise(builder, [source], node.outputs[0], steps, others=others)
 
 
-@kernel("QuantizeLinear", dtypes=FLOATS | {DType.INT32}, refuses=_refuses)
+@kernel(
+    "QuantizeLinear",
+    dtypes=FLOATS | {DType.INT32, DType.FLOAT16, DType.BFLOAT16},
+    refuses=_refuses,
+)
 def lower_quantize(node: Node, builder: PlanBuilder) -> None:
     """Lower round(x / scale) + zero point, kept in the range of the result's type.
 
@@ -56,6 +85,9 @@ def lower_quantize(node: Node, builder: PlanBuilder) -> None:
     source, scale, zero = [*node.inputs, None][:3]
     assert source is not None
     assert scale is not None
+    if _is_for_numpy(node):
+        lower_by_numpy(node, builder)
+        return
     others = [_along(node, builder, scale)]
     steps = [PostOp.binary("div", 1), PostOp.unary("round")]
     if zero is not None:

@@ -15,6 +15,7 @@ from aioinfer.errors import ModelError
 RANDOM = np.random.default_rng(3)
 KINDS = {
     np.dtype(np.float32): TensorProto.FLOAT,
+    np.dtype(np.float64): TensorProto.DOUBLE,
     np.dtype(np.int64): TensorProto.INT64,
     np.dtype(np.int32): TensorProto.INT32,
 }
@@ -30,11 +31,25 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "scaler of one": ("Scaler", {"offset": [0.5], "scale": [2.0]}),
     "l1": ("Normalizer", {"norm": "L1"}),
     "l2": ("Normalizer", {"norm": "L2"}),
+    "max": ("Normalizer", {"norm": "MAX"}),
     "regressor": (
         "LinearRegressor",
         {"coefficients": floats(8), "intercepts": floats(2), "targets": 2},
     ),
     "regressor without intercepts": ("LinearRegressor", {"coefficients": floats(4)}),
+    **{
+        f"{'regressor' if targets > 1 else 'regressor of one'}, {transform}": (
+            "LinearRegressor",
+            {
+                "coefficients": floats(4 * targets),
+                "intercepts": floats(targets),  # onnxruntime makes NaN of rows that are all 0
+                "targets": targets,
+                "post_transform": transform,
+            },
+        )
+        for transform in ("LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
+        for targets in (1, 2)
+    },
     **{
         f"classifier, {transform}": (
             "LinearClassifier",
@@ -45,7 +60,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
                 "post_transform": transform,
             },
         )
-        for transform in ("NONE", "LOGISTIC", "SOFTMAX")
+        for transform in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT")
     },
     "two classes of two rows": (
         "LinearClassifier",
@@ -66,7 +81,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
                 "post_transform": transform,
             },
         )
-        for transform in ("NONE", "LOGISTIC", "SOFTMAX")
+        for transform in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO")
     },
 }
 
@@ -90,8 +105,8 @@ RUNS = [
     *((name, np.float32) for name in CASES),
     *(
         (name, dtype)
-        for name in ("scaler", "l1", "classifier, NONE")
-        for dtype in (np.int64, np.int32)
+        for name in ("scaler", "l1", "max", "classifier, NONE", "classifier, SOFTMAX_ZERO")
+        for dtype in (np.int64, np.int32, np.float64)
     ),
 ]
 
@@ -105,6 +120,7 @@ def test_as_onnxruntime_has_it(
     op_type, attributes = CASES[name]
     x = (np.random.default_rng(1).normal(size=(6, 4)) * 3).astype(dtype)
     x[2] = 0
+    x[3] = -1 - np.abs(x[3])  # of which MAX is negative
     model = model_of(op_type, attributes, dtype, rows)
     wanted = onnxruntime.InferenceSession(model).run(None, {"x": x})
     with core.load_network(model, device) as network:

@@ -34,11 +34,9 @@ LEAST_TYPED_MODEL_COUNT = 1319
 shapes that come from an input."""
 
 UNRULED = """
-AffineGrid BitCast BlackmanWindow Col2Im ConcatFromSequence DFT Det HammingWindow HannWindow If
-ImageDecoder Loop MelWeightMatrix NegativeLogLikelihoodLoss Optional OptionalGetElement
+ConcatFromSequence DFT If ImageDecoder Loop NegativeLogLikelihoodLoss Optional OptionalGetElement
 OptionalHasElement Scan SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert
 SequenceLength SequenceMap SoftmaxCrossEntropyLoss SplitToSequence StringNormalizer StringSplit
-TfIdfVectorizer
 """
 """Operators of the newest operator set without a rule: with bodies (``branches`` has If), of
 sequences, and what is rare."""

@@ -1,8 +1,8 @@
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from aioinfer.errors import UnsupportedOpError
 from unit.backends.cpu.comparing import assert_same_as_reference, model_of
 from unit.backends.cpu.kernels.plans import implementations
 
@@ -85,17 +85,57 @@ def test_dynamic_quantisation(core) -> None:
     assert_same_as_reference(core, model_of([node], {"x": x}, ["y", "s", "z"]), {"x": x})
 
 
-def test_blocks_are_refused(core) -> None:
-    x = np.zeros((4, 8), np.int8)
-    node = helper.make_node("DequantizeLinear", ["x", "s"], ["y"], axis=1, block_size=4)
-    model = model_of([node], {"x": x}, constants={"s": scales((4, 2))})
-    with pytest.raises(UnsupportedOpError, match="blocks"):
-        core.load_network(model, "CPU")
+SMALL = (
+    TensorProto.INT4,
+    TensorProto.UINT4,
+    TensorProto.INT16,
+    TensorProto.UINT16,
+    TensorProto.FLOAT8E4M3FN,
+    TensorProto.FLOAT8E5M2,
+)
 
 
-def test_small_types_are_refused(core) -> None:
-    x = numbers((4,))
-    node = helper.make_node("QuantizeLinear", ["x", "s"], ["y"], output_dtype=TensorProto.INT4)
-    model = model_of([node], {"x": x}, constants={"s": scales(())})
-    with pytest.raises(UnsupportedOpError, match="int4"):
-        core.load_network(model, "CPU")
+def stored_and_read(kind, real, lengths, **attributes):
+    """Return a model that stores x in a type and reads it again, and its scales of ``lengths``."""
+    rng = np.random.default_rng(2)
+    is_float = kind in (TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2)
+    points = np.zeros(lengths) if is_float else rng.integers(0, 7, lengths)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **attributes),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], **attributes),
+    ]
+    scales_made = np.asarray(rng.random(lengths) + 0.25)
+    element = helper.np_dtype_to_tensor_dtype(np.dtype(real))
+    constants = [
+        helper.make_tensor("s", element, lengths, scales_made.reshape(-1)),
+        helper.make_tensor("z", kind, lengths, np.asarray(points).reshape(-1)),
+    ]
+    x = helper.make_tensor_value_info("x", element, [4, 8])
+    y = helper.make_tensor_value_info("y", element, [4, 8])
+    graph = helper.make_graph(nodes, "g", [x], [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("kind", sorted(SMALL))
+@pytest.mark.parametrize("real", [np.float32, np.float16])
+@pytest.mark.parametrize(
+    ("lengths", "attributes"),
+    [((), {}), ((8,), {"axis": 1}), ((4, 2), {"axis": 1, "block_size": 4})],
+)
+def test_small_types_and_blocks_are_those_of_onnxruntime(
+    core, kind, real, lengths, attributes
+) -> None:
+    model = stored_and_read(kind, real, lengths, **attributes)
+    given = {"x": (numbers((4, 8)) / 16).astype(real)}
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, given)
+    assert all(answer.supported for answer in core.query_network(model, "CPU").values())
+    with core.load_network(model, "CPU") as network:
+        found = network.create_infer_request().infer_sync(given)["y"]
+    assert found.dtype == real
+    np.testing.assert_allclose(found.astype(np.float32), wanted.astype(np.float32), rtol=1e-3)
+    assert np.unique(wanted).size > 3
+
+
+def test_what_numpy_stores_says_so(core) -> None:
+    model = stored_and_read(TensorProto.INT4, np.float32, ())
+    assert implementations(core, model, {"x": numbers((4, 8))}) == ["numpy", "numpy"]
