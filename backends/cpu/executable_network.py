@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from .network_metrics import network_metrics
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
 from .plans.subgraph_id import SubgraphId
+from .programs.alike_runs import ProgramRuns
 from .programs.growing_memory import in_room, next_room, view_of
 from .programs.lane_programs import LanePrograms
 from .programs.node_times import node_times
@@ -124,6 +126,8 @@ class CpuNetwork(ExecutableNetwork):
         self.only_plan = plans[0] if self._has_one_plan(plans) else None
         """The plan of all runs, where all inputs are static."""
         self.request_plan: Callable[[Mapping[str, Any]], PendingPlan[Plan]] = self._plans.request
+        self.plan_repeats = self._plans.repeat
+        """Counts a run of the plan that was asked for last; None: see ShapePlans."""
         if compiler.stored is not None:
             for kept in compiler.stored.sizes_bytes:
                 self._plans.offer(*kept)
@@ -362,6 +366,10 @@ def _without_frames(error: BaseException) -> BaseException:
     return error
 
 
+def _is_plan_of(network: CpuNetwork, plan: Plan) -> bool:
+    return network.only_plan is plan
+
+
 class _CpuSlot(Slot):
     """One run, computed on a stream; it is called again once a missing plan has been built."""
 
@@ -371,6 +379,12 @@ class _CpuSlot(Slot):
         self.stages = (self._stage,)
         self.plan: Plan | None = None
         """The plan of its last run."""
+        self._pending: PendingPlan[Plan] | None = None
+        """The token that it came with; None: it is that of all runs."""
+        self._alike: ProgramRuns | None = None
+        """Computes runs like its last one."""
+        self._is_repeated = False
+        """Its last run was of the plan, and of the lane, of the one before."""
         self.may_run_inline = not network.runs_user_code
         if network.only_plan is not None:
             self._take(network.only_plan)
@@ -378,6 +392,7 @@ class _CpuSlot(Slot):
     def _take(self, plan: Plan) -> None:
         """Prepare for runs of this plan, which come one after the other mostly."""
         self.plan, self._stage.part = plan, plan.name
+        self._alike, self._is_repeated = None, False
         self.may_run_inline = plan.thread_count == 1 and not self._network.runs_user_code
         self._empty = self._network.pool.empty if plan.has_large_outputs else np.empty
         self._outputs = [
@@ -394,7 +409,7 @@ class _CpuSlot(Slot):
             if not pending.is_built:
                 bindings.awaited = pending
                 return Again(pending)
-            plan = pending.plan
+            plan, self._pending = pending.plan, pending
         if network.refuse_if_changed is not None:
             network.refuse_if_changed()
         if self.plan is None or self.plan is not plan:
@@ -458,6 +473,45 @@ class _CpuSlot(Slot):
                 size_bytes = bindings.deliver(name, output)
                 bindings.note_copied(network.admission.recorder, "compute", "host", size_bytes)
         return NOW
+
+    def alike_runs(self, lane: Lane) -> ProgramRuns | None:
+        """Make it for the second run of a plan in a row: where shapes change, none would use it."""
+        if not self._is_repeated:
+            self._is_repeated = True
+            return None
+        alike = self._alike
+        if alike is None or not alike.is_bound:
+            alike = self._alike = self._make_alike(lane)
+        return alike
+
+    def _make_alike(self, lane: Lane) -> ProgramRuns | None:
+        network, plan, bindings = self._network, self.plan, self.bindings
+        given = bindings.inputs
+        arrays = [given[name] for name in network.input_names]
+        if (
+            plan is None
+            or plan.thread_count > 1
+            or plan.growing
+            or plan.written
+            or network.refuse_if_changed is not None
+            or not network.has_buffers
+            or any(type(array) is not np.ndarray or array.dtype.hasobject for array in arrays)
+            or any(dtype.hasobject for _, dtype in plan.made_forms)
+        ):
+            return None
+        if network.only_plan is plan:
+            may_repeat: Callable[[], bool] = partial(_is_plan_of, network, plan)
+        elif self._pending is not None and network.plan_repeats is not None:
+            may_repeat = partial(network.plan_repeats, self._pending)
+        else:
+            return None
+        forms = {
+            name: (array.shape, array.dtype)
+            for name, array in zip(network.input_names, arrays, strict=True)
+        }
+        return network._programs.alike_runs(
+            plan, lane, forms, self._empty, may_repeat, network.output_names
+        )
 
     def _copied_input(self, name: str, given: Any) -> Array:
         """Return an input as the plan reads it, and note what had to be copied for that."""

@@ -41,6 +41,7 @@ from ..properties.properties import (
 )
 from ..properties.property_parsers import parse_input_shapes
 from ..runs.admission import ticket_of
+from ..runs.alike_route import AlikeRoute
 from ..runs.bindings import NO_TENSORS, Bindings, Deferred, Results, RunProfile
 from ..runs.deadline import Deadline
 from ..runs.inline_gate import InlineGate
@@ -117,6 +118,8 @@ class ExecutableNetwork(CompiledNetwork):
         """Turns what a caller gave into name -> array, or raises TensorError."""
         self.inline_route: InlineRoute | None = None
         """The way of short runs that stay on their callers' threads; None: all runs go to slots."""
+        self.alike_route: AlikeRoute | None = None
+        """The way of short runs that are like the one before; None: each is looked at anew."""
         self.shared_route: SharedRoute | None = None
         """The way of awaited calls that share a run; None: each has one of its own."""
         self.has_perf_count = bool(config["PERF_COUNT"])
@@ -144,6 +147,7 @@ class ExecutableNetwork(CompiledNetwork):
         self.check_inputs = states.checker(checker.check)
         if self.admission.gate is not None:
             self.admission.gate.follow_states(states.by_name)
+        self.refuse_alike()
 
     def _provide_slots(self, slots: Sequence[Slot]) -> None:
         """Say where runs can live; called once by the backend, at the end of its constructor."""
@@ -151,8 +155,29 @@ class ExecutableNetwork(CompiledNetwork):
         threshold_us = self.config.value_or_default(INLINE_THRESHOLD_US)
         if threshold_us and slots and all(slot.may_run_inline for slot in slots):
             gate = self.admission.gate = InlineGate(self.inputs, threshold_us)
-            self.inline_route = InlineRoute(self.admission, gate, slots[0].stages[-1].executor)
+            executor = slots[0].stages[-1].executor
+            self.inline_route = InlineRoute(self.admission, gate, executor)
+            if self._answers_alike:
+                self.alike_route = self.inline_route.alike = AlikeRoute(
+                    self.admission, executor, self._process, self._request_ids
+                )
         note_taken(self, self.close)
+
+    @property
+    def _answers_alike(self) -> bool:
+        """True if callers get what its slots have computed, and nothing else is asked of a run."""
+        return not (
+            self.has_perf_count
+            or self.default_deadline_s is not None
+            or self.kept_outputs
+            or self.states is not None
+        )
+
+    def refuse_alike(self) -> None:
+        """Have each run be looked at anew; before the first."""
+        self.alike_route = None
+        if self.inline_route is not None:
+            self.inline_route.alike = None
 
     def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """(optional) Make memory, all zeros, for a caller to write an input to."""
@@ -228,9 +253,22 @@ class ExecutableNetwork(CompiledNetwork):
                     share.leave()
                     raise
                 return share.results()
-        run = self.make_run(inputs, deadline, priority)
-        route = self.inline_route
-        if route is not None and not ("trio" in modules and must_end()) and route.carry(run, turn):
+        alike, run = self.alike_route, None
+        is_ending = "trio" in modules and must_end()
+        if (
+            alike is not None
+            and deadline is None
+            and priority.__class__ is int
+            and not priority
+            and not is_ending
+        ):
+            run = alike.carry(inputs, None, turn)
+        if run is None:
+            run = self.make_run(inputs, deadline, priority)
+            route = self.inline_route
+            if route is not None and not is_ending:
+                route.carry(run, turn)
+        if run.is_inline and run.has_ended:
             if turn.used_ns >= turn.most_ns:
                 await turn.give_way()
             if run.error is None and self.inline_postprocess is None:
@@ -434,6 +472,8 @@ class ExecutableNetwork(CompiledNetwork):
     def _release(self) -> None:
         if self.states is not None:
             self.states.release()
+        if self.alike_route is not None:
+            self.alike_route.forget()
         super()._release()
         for executor in (self._callback_executor, self._downloads):
             if executor is not None:

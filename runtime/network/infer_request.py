@@ -100,19 +100,28 @@ class InferRequest:
             deadline = deadline_from_now(network.clock, deadline_s, self._where)
         while self._state == "cancelled":
             await self._wait_idle(deadline)
-        if self._bound or inputs is None:
+        turn, run = threads.turn, None
+        may_carry = not ("trio" in modules and must_end())
+        alike = network.alike_route
+        if (
+            alike is not None
+            and deadline is None
+            and priority.__class__ is int
+            and not (priority or self._bound)
+            and may_carry
+        ):
+            run = alike.carry(inputs, self, turn)
+        if run is None:
             run = self.make_run(inputs, deadline, priority)
-        else:
-            run = network.make_run(inputs, deadline, priority, self)
-        route = network.inline_route
-        if route is not None and not ("trio" in modules and must_end()):
-            turn = threads.turn
-            if route.carry(run, turn):
-                if turn.used_ns >= turn.most_ns:
-                    await turn.give_way()
-                if run.error is None and network.inline_postprocess is None:
-                    return run.bindings.results
-                return run.outcome()
+            route = network.inline_route
+            if route is not None and may_carry:
+                route.carry(run, turn)
+        if run.is_inline and run.has_ended:
+            if turn.used_ns >= turn.most_ns:
+                await turn.give_way()
+            if run.error is None and network.inline_postprocess is None:
+                return run.bindings.results
+            return run.outcome()
         # Launched by the last call before this thread sleeps: the worker that is woken finds the
         # interpreter free, and need not sleep again.
         await until(run.launch, run.cancel)
@@ -125,15 +134,28 @@ class InferRequest:
 
         Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
         """
-        if must_not_block():
-            self._refuse_own_thread("infer_sync")
-        deadline = deadline_of(self._network, deadline_s)
-        run = self.make_run(inputs, deadline, priority)
-        route = self._network.inline_route
-        if route is not None:
-            turn = threads.blocking_turn if deadline is None else InlineTurn()
-            if route.carry(run, turn):
-                return run.outcome()
+        network, run = self._network, None
+        alike = network.alike_route  # there is none where runs have a deadline by default
+        if (
+            alike is not None
+            and deadline_s is None
+            and priority.__class__ is int
+            and not (priority or self._bound)
+        ):
+            run = alike.carry(inputs, self, threads.blocking_turn)
+            if run is not None and run.error is None and run.has_ended:
+                return run.bindings.results
+        deadline = None
+        if run is None:
+            if must_not_block():
+                self._refuse_own_thread("infer_sync")
+            deadline = deadline_of(network, deadline_s)
+            run = self.make_run(inputs, deadline, priority)
+            route = network.inline_route
+            if route is not None:
+                route.carry(run, threads.blocking_turn if deadline is None else InlineTurn())
+        if run.is_inline and run.has_ended:
+            return run.outcome()
         answered = threading.Lock()  # an Event breaks if an interrupt comes amid its wait
         answered.acquire()
         try:

@@ -103,6 +103,10 @@ class PlanCache(Generic[K, P]):
         self._sizes: dict[K, int] = {}
         self._lock = threading.Lock()
         self._plans: OrderedDict[K, PendingPlan[P]] = OrderedDict()
+        self.newest: PendingPlan[P] | None = None
+        """The token that was asked for last, if it is kept."""
+        self.repeat_count = 0
+        """How many runs have used the newest plan without asking; no two of them at a time."""
         self.hit_count = self.miss_count = self.eviction_count = 0
         """How many requests found their plan, which may be in the making; how many had it built;
         and how many plans were dropped for others."""
@@ -131,6 +135,7 @@ class PlanCache(Generic[K, P]):
         """Drop all plans, and what builds them; called when no run is left and none may come."""
         with self._lock:
             plans, self._plans = self._plans, OrderedDict()
+            self.newest = None
             self._sizes.clear()
             self._offered.clear()
             self._build = refuse_to_build
@@ -140,12 +145,15 @@ class PlanCache(Generic[K, P]):
     def request(self, key: K) -> PendingPlan[P]:
         """Return the token of a plan, and have the plan built if no run has yet. Never blocks."""
         with self._lock:
+            self.newest = None
             if self._asked_ahead is not None:
                 self._asked_ahead.add(key)
             pending = self._plans.get(key)
             if pending is not None and key not in self._offered:
                 self.hit_count += 1
                 self._plans.move_to_end(key)
+                if self._asked_ahead is None:
+                    self.newest = pending
                 return pending
             self.miss_count += 1
             self._offered.discard(key)
@@ -169,6 +177,16 @@ class PlanCache(Generic[K, P]):
         except BaseException as refused:
             self._fail(key, pending, refused)
         return pending
+
+    def repeat(self, pending: PendingPlan[P]) -> bool:
+        """Count a run that uses the plan of the one before; False: another was asked for since.
+
+        Not for two threads at a time.
+        """
+        if self.newest is not pending:
+            return False
+        self.repeat_count += 1
+        return True
 
     def offer(self, key: K, size_bytes: int) -> None:
         """Keep a plan that ``build`` has at hand, and makes when a run asks for it first."""
@@ -199,6 +217,7 @@ class PlanCache(Generic[K, P]):
         """Make room for plans that are asked for ahead, unless the user bounds them."""
         with self._lock:
             self._asked_ahead, self._usual_capacity = set(), self._capacity
+            self.newest = None
             if not self._limits.is_count_asked:
                 self._capacity = max(self._capacity, len(self._plans) + count)
 
@@ -239,6 +258,8 @@ class PlanCache(Generic[K, P]):
         self._sizes.pop(key, None)
         self._offered.discard(key)
         self.eviction_count += 1
+        if pending is self.newest:
+            self.newest = None
         self._drop(pending)
 
     def _drop(self, pending: PendingPlan[P]) -> None:

@@ -75,7 +75,7 @@ class ShapePlans(Generic[P]):
             len(cache),
             self._build_count,
             self._build_s,
-            cache.hit_count,
+            cache.hit_count + cache.repeat_count,
             cache.miss_count,
             cache.eviction_count,
             cache.size_bytes,
@@ -154,6 +154,11 @@ class ShapePlans(Generic[P]):
         if self._signature_of_plan is not None:
             signature = self._signature_of_plan(signature)
         return self._cache.request((signature, content))
+
+    @property
+    def repeat(self) -> Callable[[PendingPlan[P]], bool] | None:
+        """Counts a run like the one before, as in PlanCache; None: shapes alone decide no plan."""
+        return None if self._shape_tensor_ports else self._cache.repeat
 
     def _plan(self, key: _Key) -> P:
         shapes, arrays = self._inputs_of(key)

@@ -5,12 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ...executors import Ready, Then
+from ...executors import Lane, Ready, Then
 from ..tracing.recorder import SpanRecorder
 from .bindings import NO_BINDINGS, Bindings
 from .stage import NO_STOP, Stage, Stop
 
-__all__ = ["OwnRun", "Slot"]
+__all__ = ["AlikeRuns", "OwnRun", "Slot"]
+
+
+class AlikeRuns(Protocol):
+    """What a backend has kept of a run, for those that are like it; for one lane."""
+
+    def take(self, inputs: Any) -> tuple[Any, ...] | None:
+        """Return the arrays if they are exactly like those of that run; None: ask anew."""
+
+    @property
+    def is_current(self) -> bool:
+        """False once plan or memory may be others; asked, and true until the end, with the lane."""
+
+    def compute(self, taken: tuple[Any, ...], results: dict[str, Any], stop: Stop) -> None:
+        """Compute the results by name; raises what the stage would."""
 
 
 class OwnRun(Protocol):
@@ -46,6 +60,13 @@ class Slot:
         """(optional) Start and return what goes through the stages; None: the run does, in line.
 
         ``then`` comes exactly once.
+        """
+        return None
+
+    def alike_runs(self, lane: Lane) -> AlikeRuns | None:
+        """(optional) Return what computes runs like the one that has just been computed here.
+
+        By one call, on that lane; the run still has the slot. None: they need more than that.
         """
         return None
 

@@ -7,9 +7,9 @@ import functools
 import math
 import struct
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,7 @@ __all__ = [
     "KIND_PARTS",
     "KIND_PRIMITIVE",
     "STATUS_STOPPED",
+    "AlikeCalls",
     "Memories",
     "StepRunner",
     "build_mark",
@@ -66,6 +67,18 @@ Failure = tuple[int, int]
 Run = Callable[..., Failure | None]
 
 
+class AlikeCalls(Protocol):
+    """The type AlikeRuns of the extension; alike_runs.c says what it does."""
+
+    def take(self, inputs: Any, /) -> tuple[Array, ...] | None:
+        """Return the arrays of a dictionary, or None if they are not like those asked for."""
+
+    def run(
+        self, taken: tuple[Array, ...], results: dict[str, Any], stop: bytearray | None, /
+    ) -> Failure | None:
+        """Run the table, and put the results by name into a dictionary."""
+
+
 class StepRunner:
     """Runs step tables; one call releases the GIL for all of their steps.
 
@@ -76,6 +89,21 @@ class StepRunner:
         self.run: Run = steps.run
         self._steps = steps
         self.kinds = {name: KIND_KERNEL + index for index, name in enumerate(steps.kernels)}
+
+    def alike_calls(
+        self,
+        table: Array,
+        thread_count: int,
+        inputs: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
+        outputs: Sequence[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]],
+        make_array: Callable[..., Array],
+    ) -> AlikeCalls:
+        """Make the calls of runs whose arrays are of these names, shapes and types."""
+        asked = tuple([(name, dtype, shape) for name, (shape, dtype) in inputs.items()])
+        made: AlikeCalls = self._steps.AlikeRuns(
+            table, thread_count, asked, tuple(outputs), np.ndarray, make_array
+        )
+        return made
 
     def memories(self, engine: Engine, descs: Array, addresses: Array) -> Memories:
         """Make oneDNN's memory objects, which do not keep the memory alive.

@@ -24,6 +24,7 @@
 #include <time.h>
 
 #include "teams/adopted_library.h"
+#include "alike_runs.h"
 #include "box_suppression.h"
 #include "float_order.h"
 #include "memories.h"
@@ -45,7 +46,7 @@
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 13
+#define INTERFACE 14
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
@@ -257,75 +258,52 @@ static PyObject *start_team(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *run(PyObject *module, PyObject *args)
+int run_buffers(const Py_buffer *table, PyObject *arrays, int threads, const char *stop,
+                const Py_buffer *times, const Py_buffer *spent, int64_t *step)
 {
-    PyObject *table_object, *buffer_tuple, *stop_word = Py_None;
-    PyObject *times_object = Py_None, *spent_object = Py_None;
-    const char *stop;
-    int threads, status = STATUS_OK;
-    Py_buffer table, times, spent, views[16], *view = views;
+    Py_buffer views[16], *view = views;
     char *addresses[16], **address = addresses;
-    Py_ssize_t count, held = 0;
-    int64_t step = 0, length, head;
-    const int64_t *words;
+    Py_ssize_t count = PyTuple_Size(arrays), held = 0;
+    int status = STATUS_OK, is_raised = 0;
+    const int64_t *words = table->buf;
+    int64_t length = (int64_t)(table->len / (Py_ssize_t)sizeof *words);
+    int64_t head = head_length(words, length);
 
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OO!i|OOO", &table_object, &PyTuple_Type, &buffer_tuple, &threads,
-                          &stop_word, &times_object, &spent_object))
-        return NULL;
-    if (!read_stop(stop_word, &stop))
-        return NULL;
     if (execute_primitive == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "configure() was not called");
-        return NULL;
+        return -1;
     }
-    count = PyTuple_Size(buffer_tuple);
     if (count > MAX_BUFFERS) {
         PyErr_Format(PyExc_ValueError, "at most %d buffers, not %zd", MAX_BUFFERS, count);
-        return NULL;
+        return -1;
     }
-    if (PyObject_GetBuffer(table_object, &table, PyBUF_SIMPLE) < 0)
-        return NULL;
-    times.buf = spent.buf = NULL;
-    if (times_object != Py_None
-        && PyObject_GetBuffer(times_object, &times, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0)
-        goto release;
-    if (spent_object != Py_None
-        && PyObject_GetBuffer(spent_object, &spent, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0)
-        goto release;
-    if (spent.buf != NULL && spent.len < (Py_ssize_t)sizeof(int64_t)) {
-        PyErr_SetString(PyExc_ValueError, "spent needs room for a number");
-        goto release;
-    }
+    if (head == 0)
+        return STATUS_TABLE;
     if (count > 16) {
         view = PyMem_Malloc((size_t)count * sizeof *view);
         address = PyMem_Malloc((size_t)count * sizeof *address);
         if (view == NULL || address == NULL) {
             PyErr_NoMemory();
+            is_raised = 1;
             goto release;
         }
     }
-    words = table.buf;
-    length = (int64_t)(table.len / (Py_ssize_t)sizeof *words);
-    head = head_length(words, length);
-    if (head == 0) {
-        status = STATUS_TABLE;
-        goto release;
-    }
     for (; held < count; held++) {
-        PyObject *item = PyTuple_GetItem(buffer_tuple, held);
+        PyObject *item = PyTuple_GetItem(arrays, held);
         int flags = held < words[1] ? PyBUF_SIMPLE : PyBUF_WRITABLE;
-        if (item == NULL || PyObject_GetBuffer(item, &view[held], flags) < 0)
+        if (item == NULL || PyObject_GetBuffer(item, &view[held], flags) < 0) {
+            is_raised = 1;
             goto release;
+        }
         address[held] = view[held].buf;
         if (held < words[0] && view[held].len != words[2 + held] && status == STATUS_OK) {
             status = STATUS_BUFFER;
-            step = held;
+            *step = held;
         }
     }
     if (count != words[0] && status == STATUS_OK) {
         status = STATUS_BUFFER;
-        step = count < words[0] ? count : words[0];
+        *step = count < words[0] ? count : words[0];
     }
     if (status != STATUS_OK)
         goto release;
@@ -334,12 +312,13 @@ static PyObject *run(PyObject *module, PyObject *args)
     {
         int before = team_threads();
         team_set_threads(threads);
-        int64_t *spent_ns = spent.buf;
+        int64_t *spent_ns = spent == NULL ? NULL : spent->buf;
         if (spent_ns != NULL)
             *spent_ns -= now_ns(CLOCK_THREAD_CPUTIME_ID);
-        struct call call = {address, count, times.buf,
-                            times.buf == NULL ? 0 : (int64_t)(times.len / 8), stop};
-        status = run_table(words + head, length - head, &call, &step);
+        int64_t *readings = times == NULL ? NULL : times->buf;
+        struct call call = {address, count, readings,
+                            readings == NULL ? 0 : (int64_t)(times->len / 8), stop};
+        status = run_table(words + head, length - head, &call, step);
         if (spent_ns != NULL)
             *spent_ns += now_ns(CLOCK_THREAD_CPUTIME_ID);
         team_set_threads(before);
@@ -353,16 +332,47 @@ release:
         PyMem_Free(view);
     if (address != addresses)
         PyMem_Free(address);
+    return is_raised ? -1 : status;
+}
+
+static PyObject *run(PyObject *module, PyObject *args)
+{
+    PyObject *table_object, *arrays, *stop_word = Py_None;
+    PyObject *times_object = Py_None, *spent_object = Py_None;
+    const char *stop;
+    int threads, status = -1;
+    Py_buffer table, times, spent;
+    int64_t step = 0;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!i|OOO", &table_object, &PyTuple_Type, &arrays, &threads,
+                          &stop_word, &times_object, &spent_object))
+        return NULL;
+    if (!read_stop(stop_word, &stop))
+        return NULL;
+    if (PyObject_GetBuffer(table_object, &table, PyBUF_SIMPLE) < 0)
+        return NULL;
+    times.buf = spent.buf = NULL;
+    if (times_object != Py_None
+        && PyObject_GetBuffer(times_object, &times, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0)
+        goto release;
+    if (spent_object != Py_None
+        && PyObject_GetBuffer(spent_object, &spent, PyBUF_SIMPLE | PyBUF_WRITABLE) < 0)
+        goto release;
+    if (spent.buf != NULL && spent.len < (Py_ssize_t)sizeof(int64_t)) {
+        PyErr_SetString(PyExc_ValueError, "spent needs room for a number");
+        goto release;
+    }
+    status = run_buffers(&table, arrays, threads, stop, times.buf == NULL ? NULL : &times,
+                         spent.buf == NULL ? NULL : &spent, &step);
+
+release:
     if (times.buf != NULL)
         PyBuffer_Release(&times);
     if (spent.buf != NULL)
         PyBuffer_Release(&spent);
     PyBuffer_Release(&table);
-    if (PyErr_Occurred())
-        return NULL;
-    if (status == STATUS_OK)
-        Py_RETURN_NONE;
-    return Py_BuildValue("iL", status, (long long)step);
+    return run_result(status, step);
 }
 
 static PyMethodDef methods[] = {
@@ -437,7 +447,7 @@ PyMODINIT_FUNC PyInit__steps(void)
         if (name == NULL || PyTuple_SetItem(names, (Py_ssize_t)index, name) < 0)
             goto fail;
     }
-    if (PyModule_AddObjectRef(module, "kernels", names) < 0
+    if (PyModule_AddObjectRef(module, "kernels", names) < 0 || add_alike_runs(module) < 0
         || PyModule_AddIntConstant(module, "interface", INTERFACE) < 0)
         goto fail;
     Py_DECREF(names);

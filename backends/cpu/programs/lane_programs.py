@@ -14,18 +14,24 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from ....executors import Lane
 from ....runtime.plans.plan_cache import PLAN_COUNT
 from ..native.extension import start_team
 from ..native.step_runner import StepRunner
-from ..plans.plan import Plan
+from ..plans.plan import Form, Plan
+from .alike_runs import ProgramRuns
 from .growing_arena import GrowingArena
 from .lane_team import LaneTeam
 from .program import Program
 
 __all__ = ["LanePrograms"]
+
+Array = np.ndarray[Any, Any]
 
 FORGETTING = 64
 """The part of a team's time that one question takes off."""
@@ -123,6 +129,26 @@ class LanePrograms:
         while len(programs) > max(self._capacity, kept_count):
             programs.popitem(last=False)
         return program
+
+    def alike_runs(
+        self,
+        plan: Plan,
+        lane: Lane,
+        inputs: Mapping[str, Form],
+        make_array: Callable[..., Array],
+        may_repeat: Callable[[], bool],
+        output_names: Sequence[str],
+    ) -> ProgramRuns | None:
+        """Return what computes runs like one that this plan has had here, with these inputs.
+
+        None: they take more than a call.
+        """
+        program = self.program(plan, lane)
+        outputs = tuple(zip(output_names, plan.made_forms, strict=True))
+        calls = program.alike_calls(inputs, outputs, make_array)
+        if calls is None:
+            return None
+        return ProgramRuns(program, calls, self._lanes[lane].arena, may_repeat)
 
     def _drop_unkept(self, programs: OrderedDict[Plan, Program], plan: Plan) -> int:
         """Drop programs whose plans the network has dropped; count the plans it keeps."""

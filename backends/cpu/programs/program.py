@@ -12,7 +12,7 @@ that the plan reads and writes, which stand at the head of each table.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -27,13 +27,14 @@ from ..native.step_runner import (
     STATUS_INDEX,
     STATUS_REGION,
     STATUS_STOPPED,
+    AlikeCalls,
     Memories,
     StepRunner,
     failure_text,
 )
 from ..onednn.bindings import ExecArg
 from ..plans.operand_layout import Buffer, Operand
-from ..plans.plan import Plan
+from ..plans.plan import Form, Plan
 from ..plans.step_table import Segment
 from ..plans.steps import NumpyStep
 from .lane_team import LaneTeam
@@ -113,11 +114,33 @@ class Program:
             try:
                 failure = self._run_table(table, buffers, self._thread_count, stop.word)
             except (BufferError, TypeError, ValueError) as error:
-                raise self._unreadable(error) from error
+                raise self.unreadable(error) from error
             if failure is not None:
                 raise self._error(*failure, 0, buffers, stop)
         else:
             self._run_parts(buffers, stop, times)
+
+    def alike_calls(
+        self,
+        inputs: Mapping[str, Form],
+        outputs: Sequence[tuple[str, Form]],
+        make_array: Callable[..., Array],
+    ) -> AlikeCalls | None:
+        """Make what takes the arrays of runs, and runs them, with one call each; see alike_runs.c.
+
+        None: the plan is not of one table, or its team wants to know how long it takes.
+        """
+        if self._only_table is None or self._team is not None:
+            return None
+        return self._runner.alike_calls(
+            self._only_table, self._thread_count, inputs, outputs, make_array
+        )
+
+    def error_of(
+        self, failure: tuple[int, int], buffers: Sequence[Array], stop: Stop
+    ) -> BaseException:
+        """Make the error of a run that one call has made, and that has failed."""
+        return self._error(*failure, 0, buffers, stop)
 
     def _run_by_team(
         self, team: LaneTeam, buffers: tuple[Array, ...], stop: Stop, times: Array | None
@@ -145,7 +168,7 @@ class Program:
                     part.table, buffers, self._thread_count, stop.word, readings, self._spent
                 )
             except (BufferError, TypeError, ValueError) as error:
-                raise self._unreadable(error) from error
+                raise self.unreadable(error) from error
             if failure is not None:
                 raise self._error(*failure, part.first_step, buffers, stop)
 
@@ -156,7 +179,7 @@ class Program:
             if array.nbytes != length:
                 raise self._wrong_array(index, buffers)
             if not array.flags.c_contiguous:
-                raise self._unreadable(BufferError(f"array {index} is not contiguous"))
+                raise self.unreadable(BufferError(f"array {index} is not contiguous"))
         if len(buffers) != count:
             raise self._wrong_array(min(len(buffers), count), buffers)
 
@@ -199,7 +222,9 @@ class Program:
             wanted_dtype=port.dtype.label,
         )
 
-    def _unreadable(self, error: Exception) -> TensorError:
+    @staticmethod
+    def unreadable(error: Exception) -> TensorError:
+        """Make the error for an array that native code cannot read or write."""
         return TensorError(
             f"CPU cannot read or write an array of a run: {error}; give C-contiguous arrays of the "
             f"types of the network's inputs and outputs"
