@@ -1,5 +1,6 @@
 /* Small matmuls, which are done before oneDNN has looked at its arguments; of few rows with many
  * matrices, which take as long as reading those does; and distances of all pairs of rows. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -29,12 +30,16 @@ static void multiply(const float *restrict left, const float *restrict right,
         if (is_rectified)
             for (int64_t column = 0; column < columns; column++)
                 sums[column] = sums[column] < 0.0f ? 0.0f : sums[column]; /* a NaN stays one */
+        if (is_rectified == 2)
+            for (int64_t column = 0; column < columns; column++)
+                sums[column] = sums[column] > FLT_MAX ? FLT_MAX : sums[column];
     }
 }
 
 /* data: left (rows, inner), right (inner, columns), a bias of columns where there is one, target
  * (rows, columns), all float32 and row-major; the target overlaps nothing. parameters: rows, inner,
- * columns, whether there is a bias, whether results below zero become zero. */
+ * columns, whether there is a bias, whether results below zero become zero (1), and infinity the
+ * highest finite number, too (2). */
 static int small_matmul(char *const *data, const int64_t *parameters, const char *stop)
 {
     int64_t has_bias = parameters[3];

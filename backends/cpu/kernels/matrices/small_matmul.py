@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from .....runtime.graph import DType, Value
 from ...onednn.post_ops import PostOp
+from ...onednn.unary_steps import FLOAT32_MOST
 from ...plans.operand_layout import Layout, Operand
 from ...plans.plan_builder import PlanBuilder
 
@@ -19,6 +20,13 @@ Array = np.ndarray[Any, Any]
 
 MOST_MULTIPLICATIONS = 4096  # a tenth of a microsecond; oneDNN needs half of one to begin
 MOST_BYTES = 16 * 1024  # of weights: they should be in the first cache
+
+_RECTIFIED: Mapping[tuple[PostOp, ...], int] = {
+    (): 0,
+    (PostOp.unary("relu"),): 1,
+    (PostOp.unary("clip", 0.0, FLOAT32_MOST),): 2,  # a Clip from 0 without an upper bound
+}
+"""What the native kernel does behind the sums, and how that is told it."""
 
 
 def is_small(
@@ -32,11 +40,7 @@ def is_small(
         return False
     if math.prod(left) * right[1] > MOST_MULTIPLICATIONS or math.prod(right) * 4 > MOST_BYTES:
         return False
-    return not post_ops or _is_relu(post_ops)
-
-
-def _is_relu(post_ops: Sequence[PostOp]) -> bool:
-    return list(post_ops) == [PostOp.unary("relu")]
+    return tuple(post_ops) in _RECTIFIED
 
 
 def lower_small_matmul(
@@ -57,5 +61,5 @@ def lower_small_matmul(
     if bias is not None:
         operands.append(builder.plain(bias, DType.FLOAT32))
     made = builder.result(result, Layout.plain(builder.shape(result), DType.FLOAT32))
-    parameters = (rows, inner, columns, bias is not None, bool(post_ops))
+    parameters = (rows, inner, columns, bias is not None, _RECTIFIED[tuple(post_ops)])
     builder.native("small_matmul", (*operands, made), parameters)

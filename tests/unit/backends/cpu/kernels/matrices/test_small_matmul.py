@@ -11,6 +11,7 @@ from onnx import helper
 from aioinfer import Core
 from aioinfer.backends.cpu.kernels.matrices.small_matmul import MOST_MULTIPLICATIONS, is_small
 from aioinfer.backends.cpu.onednn.post_ops import PostOp
+from aioinfer.backends.cpu.onednn.unary_steps import FLOAT32_MOST
 from aioinfer.runtime.graph import DType
 from unit.backends.cpu.comparing import model_of, run
 from unit.backends.cpu.kernels.plans import implementations
@@ -32,6 +33,8 @@ def _normal(*shape: int) -> np.ndarray:
         (SMALL, DType.BFLOAT16, (), False),
         (SMALL, DType.FLOAT32, (PostOp.unary("relu", 0.1),), False),
         (SMALL, DType.FLOAT32, (RELU, RELU), False),
+        (SMALL, DType.FLOAT32, (PostOp.unary("clip", 0.0, FLOAT32_MOST),), True),
+        (SMALL, DType.FLOAT32, (PostOp.unary("clip", 0.0, 6.0),), False),
         (SMALL, DType.FLOAT32, (PostOp.binary("add", 2),), False),
         (((2, 4, 8), (2, 8, 4), (2, 4, 4)), DType.FLOAT32, (), False),
         (((1, MOST_MULTIPLICATIONS), (MOST_MULTIPLICATIONS, 1), (1, 1)), DType.FLOAT32, (), True),
@@ -101,3 +104,15 @@ def test_nan_is_not_cut_off(core: Core) -> None:
     model = model_of(nodes, {"x": x}, constants={"w": w})
     found = run(core, model, "CPU", {"x": x})["y"]
     np.testing.assert_array_equal(found, [[np.nan, np.nan], [0, 0]])
+
+
+def test_a_clip_from_zero_without_an_upper_bound_leaves_no_infinity(core: Core) -> None:
+    x, w = np.array([[np.inf], [-np.inf], [2], [np.nan]], np.float32), np.ones((1, 1), np.float32)
+    nodes = [
+        helper.make_node("Gemm", ["x", "w"], ["p"]),
+        helper.make_node("Clip", ["p", "z"], ["y"]),
+    ]
+    model = model_of(nodes, {"x": x}, constants={"w": w, "z": np.array(0, np.float32)})
+    assert implementations(core, model, {"x": x}) == ["native:small_matmul"]
+    found = run(core, model, "CPU", {"x": x})["y"]
+    np.testing.assert_array_equal(found, [[FLOAT32_MOST], [0], [2], [np.nan]])
