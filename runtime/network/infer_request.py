@@ -112,7 +112,10 @@ class InferRequest:
         ):
             run = alike.carry(inputs, self, turn)
         if run is None:
-            run = self.make_run(inputs, deadline, priority)
+            if self._bound or inputs is None:
+                run = self.make_run(inputs, deadline, priority)
+            else:
+                run = network.make_run(inputs, deadline, priority, self)
             route = network.inline_route
             if route is not None and may_carry:
                 route.carry(run, turn)

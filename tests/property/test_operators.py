@@ -34,8 +34,8 @@ DEVICES = {
 """By device, the module that knows its kernels."""
 ELSEWHERE = {
     "CPU": {
-        *("Attention", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "EyeLike", "GRU"),
-        "MatMulInteger",
+        *("Attention", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "Einsum"),
+        *("EyeLike", "GRU", "MatMulInteger"),
         *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "RoiAlign"),
         "ScatterElements",
         *("ScatterND", "TensorScatter", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
@@ -44,7 +44,9 @@ ELSEWHERE = {
         *("aioinfer.cpu.PairDistances", "aioinfer.cpu.PixelShuffle"),
         *("ai.onnx.ml.ArrayFeatureExtractor", "ai.onnx.ml.Binarizer"),
         *("ai.onnx.ml.FeatureVectorizer", "ai.onnx.ml.Imputer", "ai.onnx.ml.LabelEncoder"),
+        *("ai.onnx.ml.LinearClassifier", "ai.onnx.ml.LinearRegressor", "ai.onnx.ml.Normalizer"),
         *("ai.onnx.ml.OneHotEncoder", "ai.onnx.ml.SVMClassifier", "ai.onnx.ml.SVMRegressor"),
+        "ai.onnx.ml.Scaler",
         *("ai.onnx.ml.TreeEnsemble", "ai.onnx.ml.TreeEnsembleClassifier"),
         *("ai.onnx.ml.TreeEnsembleRegressor", "aioinfer.user.Kernel"),
     },
@@ -55,7 +57,7 @@ ELSEWHERE = {
         "aioinfer.user.Kernel",
     },
 }
-"""What has no generator, since the device's own tests compare it with REFERENCE."""
+"""What has no generator, since the device's own tests compare it with REFERENCE or onnxruntime."""
 
 CASES, OPSET = 4, 24
 """Cases of one model, which share a compilation; and the operator set of all."""

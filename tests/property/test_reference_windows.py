@@ -67,7 +67,7 @@ def layout(lengths, kernel, attributes, ceil_mode=0):
             begin, end = attributes["pads"][i], attributes["pads"][rank + i]
         exact = (lengths[i] + begin + end - span) / stride + 1
         count = math.floor(exact)
-        if ceil_mode and kind == "NOTSET":
+        if ceil_mode:
             count = math.ceil(exact)
             if (count - 1) * stride >= lengths[i] + begin:
                 count -= 1

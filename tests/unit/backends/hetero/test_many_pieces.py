@@ -49,7 +49,7 @@ def _load_calls(core: aioinfer.Core, device: str, piece_count: int, rows: str = 
         (TWO_REFERENCES, "n", 540),
         ("HETERO:CPU,REFERENCE", "n", 630),
         (TWO_REFERENCES, "2", 585),
-        ("HETERO:CPU,REFERENCE", "2", 635),
+        ("HETERO:CPU,REFERENCE", "2", 640),
     ],
 )
 def test_a_piece_more_costs_a_load_few_calls(
