@@ -17,7 +17,7 @@ from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.graph.mapped_file import forget_pages, hold_pages
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.rewriting.matching import dtype_of, is_standard, made_by, only_user
-from ..onednn.post_ops import CPU_DOMAIN
+from .fusing import read_packed
 
 __all__ = ["FEWEST_BYTES", "MOST_ROWS", "HalfFusion", "is_worth_it"]
 
@@ -122,32 +122,10 @@ def _patch(node: Node, all_bytes: int) -> GraphPatch | None:
             patch.add_constant(made)
             operands.extend([made] if what == "weights" else [None, None, made])
     attributes = {"inner": inner, "block_size": inner, "bits": 16, "stored": dtype.value}
-    return _replaced(patch, node, operands, attributes, () if cast is None else (cast,))
-
-
-def _replaced(
-    patch: GraphPatch,
-    node: Node,
-    operands: list[Value | None],
-    attributes: dict[str, int],
-    others: tuple[Node, ...],
-) -> GraphPatch:
-    (old,) = node.outputs
-    shape = old.type.shape if isinstance(old.type, TensorType) else None
-    dtype = dtype_of(old)
-    made = Value(old.name, TensorType(DType.FLOAT32, shape))
-    fused = Node("PackedMatMul", operands, (made,), attributes, name=node.name, domain=CPU_DOMAIN)
-    patch.add(fused, node, (node, *others))
-    result = made
-    if dtype in _HALVES:
-        made.name = f"{old.name}_f32"
-        result = Value(old.name, old.type)
-        narrow = Node("Cast", [made], [result], {"to": dtype.value}, name=f"{node.name}_narrow")
-        patch.add(narrow, node, (node,))
-    patch.replace(old, result).remove(node)
-    for other in others:
-        patch.remove(other)
-    return patch
+    made_dtype = dtype_of(node.outputs[0])
+    narrow = made_dtype if made_dtype in _HALVES else DType.FLOAT32
+    others = () if cast is None else (cast,)
+    return read_packed(patch, node, operands, attributes, narrow, others)
 
 
 def _is_ours_alone(cast: Node, node: Node) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from ....runtime.graph import DType, Graph, Node, TensorType, Value
 from ....runtime.passes import GraphPatch, Pass, have_one_affinity
 from ....runtime.passes.rewriting.matching import dtype_of, is_standard, made_by, only_user
-from ..onednn.post_ops import CPU_DOMAIN
+from .fusing import read_packed
 
 __all__ = ["PackedFusion", "has_kernel"]
 
@@ -204,11 +204,10 @@ def _numbers(array: Array, shape: tuple[int, int], is_turned: bool) -> Array | N
 
 def _patch(node: Node, found: _Packed, bias: Value | None, others: tuple[Node, ...]) -> GraphPatch:
     patch = GraphPatch(f"read the weights of {node.op} {node.name!r} as they are packed")
-    data, (old,) = node.inputs[0], node.outputs
+    data = node.inputs[0]
     dtype = dtype_of(data)
     assert data is not None
     assert dtype is not None
-    shape = old.type.shape if isinstance(old.type, TensorType) else None
     operands: list[Value | None] = [_in_float32(patch, node, data, (node,))]
     arrays = {
         "weights": found.rows,
@@ -220,22 +219,10 @@ def _patch(node: Node, found: _Packed, bias: Value | None, others: tuple[Node, .
         operands.append(None if array is None else _added(patch, f"{node.name}_{what}", array))
     while operands[-1] is None:
         operands.pop()
-    made = Value(old.name, TensorType(DType.FLOAT32, shape))
     attributes = {"inner": found.inner, "block_size": found.length, "bits": found.bits}
     if found.takes_int8:
         attributes["takes_int8"] = 1
-    fused = Node("PackedMatMul", operands, (made,), attributes, name=node.name, domain=CPU_DOMAIN)
-    patch.add(fused, node, (node, *others))
-    result = made
-    if dtype is not DType.FLOAT32:
-        made.name = f"{old.name}_f32"
-        result = Value(old.name, old.type)
-        narrow = Node("Cast", [made], [result], {"to": dtype.value}, name=f"{node.name}_narrow")
-        patch.add(narrow, node, (node,))
-    patch.replace(old, result).remove(node)
-    for other in others:
-        patch.remove(other)
-    return patch
+    return read_packed(patch, node, operands, attributes, dtype, others)
 
 
 def _in_float32(patch: GraphPatch, node: Node, value: Value, origin: tuple[Node, ...]) -> Value:

@@ -57,9 +57,10 @@ class Resampling:
 
     def outside(self) -> Array:
         """Return which elements of the result lie outside of what is cropped; bool."""
+        if self.coordinates != "tf_crop_and_resize":
+            return np.zeros(self.count, np.bool_)
         places = self.places()
-        is_cropped = self.coordinates == "tf_crop_and_resize"
-        return is_cropped & ((places < 0) | (places > self.length - 1))
+        return (places < 0) | (places > self.length - 1)
 
 
 def _half_pixel(axis: Resampling, places: Array) -> Array:
