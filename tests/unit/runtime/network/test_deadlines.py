@@ -166,7 +166,8 @@ async def test_a_run_that_stays_with_its_caller_is_told_of_its_default_deadline(
     core: aioinfer.Core, which: str
 ) -> None:
     core.register_plugin("INLINE", InlinePlugin)
-    network = core.load_network(tiny_model(), "INLINE", {"DEFAULT_DEADLINE_S": 1})
+    config = {"DEFAULT_DEADLINE_S": 1, "INLINE_THRESHOLD_US": 60_000_000}
+    network = core.load_network(tiny_model(), "INLINE", config)
     assert isinstance(network, InlineNetwork)
     network.clock = VirtualTimer()
     assert network.admission.gate is not None

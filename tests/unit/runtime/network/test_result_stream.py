@@ -329,7 +329,8 @@ def test_short_runs_stay_on_the_loop_and_the_loop_has_its_turns(
     core: aioinfer.Core, run: Run, kind: str
 ) -> None:
     core.register_plugin("INLINE", InlinePlugin)
-    network = core.load_network(tiny_model(), "INLINE")
+    config = {"INLINE_THRESHOLD_US": 60_000_000}
+    network = core.load_network(tiny_model(), "INLINE", config)
     assert isinstance(network, InlineNetwork)
     seen: set[int] = set()
 

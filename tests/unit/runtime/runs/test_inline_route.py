@@ -59,7 +59,7 @@ def load(core: aioinfer.Core, **config: Any) -> InlineNetwork:
 @pytest.fixture
 def network(core: aioinfer.Core) -> InlineNetwork:
     """A network whose runs are known to be short: by decree, so that no clock decides a test."""
-    made = load(core)
+    made = load(core, INLINE_THRESHOLD_US=60_000_000)
     assert made.admission.gate is not None
     made.admission.gate.time_of({"x": X}).is_short = True
     threads.turn = InlineTurn()
