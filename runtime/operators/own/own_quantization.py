@@ -36,7 +36,7 @@ def _reads_integers(node: Node) -> bool:
 @plain(
     "QuantizeLinear",
     since=10,
-    later={"axis": 13, "saturate": 19, "output_dtype": 21},
+    later={"axis": 13, "saturate": 19, "block_size": 21, "output_dtype": 21},
     accepts=_makes_small_integers,
 )
 def quantize_linear(
@@ -45,22 +45,28 @@ def quantize_linear(
     zero_point: Array | None = None,
     *,
     axis: int = 1,
+    block_size: int = 0,
     output_dtype: int = 0,
     saturate: int = 1,
 ) -> Array:
-    """Divide by a scale, one or one for each place of an axis, round to even, and saturate."""
+    """Divide by a scale, one or one for each place or block of an axis, round, and saturate."""
     dtype = DType(output_dtype).numpy if output_dtype else np.dtype(np.uint8)
     if zero_point is not None:
         dtype = zero_point.dtype
-    shift = 0 if zero_point is None else _along(zero_point, x, axis).astype(np.float32)
+    shift: Any = 0
+    if zero_point is not None:
+        shift = _along(zero_point, x, axis, block_size).astype(np.float32)
     wide = np.promote_types(scale.dtype, np.float32)
     with np.errstate(all="ignore"):
-        quotient = x.astype(wide) / _along(scale, x, axis).astype(wide)
+        quotient = x.astype(wide) / _along(scale, x, axis, block_size).astype(wide)
     return _saturated(np.rint(quotient), shift, dtype)
 
 
 @plain(
-    "DequantizeLinear", since=10, later={"axis": 13, "output_dtype": 23}, accepts=_reads_integers
+    "DequantizeLinear",
+    since=10,
+    later={"axis": 13, "block_size": 21, "output_dtype": 23},
+    accepts=_reads_integers,
 )
 def dequantize_linear(
     x: Array,
@@ -68,18 +74,34 @@ def dequantize_linear(
     zero_point: Array | None = None,
     *,
     axis: int = 1,
+    block_size: int = 0,
     output_dtype: int = 0,
 ) -> Array:
-    """Take the zero point away and multiply by the scale, one or one for each place of an axis."""
+    """Take the zero point away and multiply by the scale, one or one for each place or block."""
     whole = x.astype(np.float32)
     if zero_point is not None:
-        whole = whole - _along(zero_point, x, axis)
-    made = whole * _along(scale, x, axis)
+        whole = whole - _along(zero_point, x, axis, block_size)
+    made = whole * _along(scale, x, axis, block_size)
     return made.astype(DType(output_dtype).numpy if output_dtype else scale.dtype, copy=False)
 
 
-def _along(parameter: Array, x: Array, axis: int) -> Array:
-    """View a number for each place of an axis so that it broadcasts."""
+def _along(parameter: Array, x: Array, axis: int, block_size: int) -> Array:
+    """View a number for each place of an axis, or repeat one a block, so that it broadcasts.
+
+    Raises ValueError for what is no row, and for blocks that are not those of x.
+    """
+    if block_size:
+        axis %= x.ndim
+        wanted = tuple(
+            -(-length // block_size) if at == axis else length for at, length in enumerate(x.shape)
+        )
+        if block_size < 0 or parameter.shape != wanted:
+            raise ValueError(
+                f"numbers of shape {parameter.shape} are given for {x.shape}, of which {wanted} "
+                f"are in blocks of {block_size}"
+            )
+        lengths = (slice(None),) * axis + (slice(x.shape[axis]),)
+        return np.asarray(np.repeat(parameter, block_size, axis)[lengths])
     if parameter.size == 1:
         return parameter.reshape(())
     if parameter.ndim != 1:

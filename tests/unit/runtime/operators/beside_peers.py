@@ -46,9 +46,10 @@ def _model(op_type: str, inputs: Sequence[Any], opset: int, attributes: dict[str
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
         for name, x in _feed(inputs).items()
     ]
-    made = helper.make_tensor_value_info(
-        "y", helper.np_dtype_to_tensor_dtype(inputs[0].dtype), None
-    )
+    kind = helper.np_dtype_to_tensor_dtype(inputs[0].dtype)
+    made = helper.make_tensor_value_info("y", kind, None)
+    if op_type in ("DequantizeLinear", "QuantizeLinear"):
+        made = helper.make_empty_tensor_value_info("y")
     node = helper.make_node(op_type, names, ["y"], **attributes)
     return helper.make_model(
         helper.make_graph([node], "g", given, [made]),

@@ -10,6 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from aioinfer.runtime.graph import DType, Node, TensorType, Value
 from aioinfer.runtime.operators import make_operator
 from aioinfer.runtime.operators.plain_operators import find_plain
+from unit.runtime.operators.beside_peers import by_onnxruntime
 
 NUMBERS = np.array([-np.inf, -3e38, -3e9, -1.5, -0.5, 0.5, 1.5, 2.5, 3e9, 3e38, np.inf], np.float32)
 
@@ -54,11 +55,31 @@ def test_zero_points_are_a_row_as_scales_are(op_type) -> None:
         evaluate(op_type, x, scales, zeros, dtype=dtype)
 
 
-def test_blocks_of_scales_are_left_to_onnx() -> None:
-    x, scales = np.arange(8, dtype=np.float32).reshape(2, 4), np.full((2, 2), 2, np.float32)
-    zeros = np.zeros((2, 2), np.uint8)
-    (made,) = evaluate("QuantizeLinear", x, scales, zeros, axis=1, block_size=2)
-    assert made.tolist() == [[0, 0, 1, 2], [2, 2, 3, 4]]
+@pytest.mark.parametrize("stored", [np.int8, np.uint8, np.int16, np.uint16])
+@pytest.mark.parametrize("real", [np.float16, np.float32])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_scales_of_blocks_are_those_of_onnxruntime(stored, real, axis) -> None:
+    """Quotients of float16 are rounded from float32: those of onnx.reference are a quantum off."""
+    chance, size = np.random.default_rng(axis + 1), 3
+    x = (chance.standard_normal((4, 7, 5)) * 20).astype(real)
+    blocks = [-(-length // size) if at == axis % 3 else length for at, length in enumerate(x.shape)]
+    scales = (chance.random(blocks) / 2 + 0.01).astype(real)
+    zeros = chance.integers(0, 20, blocks).astype(stored)
+    settings = {"axis": axis, "block_size": size}
+    (made,) = evaluate("QuantizeLinear", x, scales, zeros, dtype=stored, **settings)
+    wanted = by_onnxruntime("QuantizeLinear", x, scales, zeros, **settings)
+    np.testing.assert_array_equal(made, wanted)
+    (back,) = evaluate("DequantizeLinear", made, scales, zeros, dtype=real, **settings)
+    wanted = by_onnxruntime("DequantizeLinear", made, scales, zeros, **settings)
+    assert back.dtype == real
+    np.testing.assert_array_equal(back, wanted)
+
+
+@pytest.mark.parametrize("shape", [(2, 1), (2, 4), (2,)])
+def test_scales_that_are_not_those_of_blocks_are_refused(shape) -> None:
+    x, scales = np.ones((2, 4), np.float32), np.ones(shape, np.float32)
+    with pytest.raises(ValueError, match=r"\(2, 2\) are in blocks of 2"):
+        evaluate("QuantizeLinear", x, scales, np.zeros(shape, np.uint8), axis=1, block_size=2)
 
 
 @pytest.mark.parametrize("shape", [(0,), (3,), ()])
