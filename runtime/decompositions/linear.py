@@ -32,7 +32,11 @@ def normalizer(made: Composition) -> list[Value]:
     norm, x = made.node.text("norm", "MAX"), _as_float32(made, made.given(0))
     if norm not in _NORMS or made.rank(x) not in (1, 2):
         raise CompositionError(f"its norm is {norm!r}")
-    total = made.add(_NORMS[norm], x, made.integers(-1), keepdims=1)
+    measured = x
+    if norm == "MAX":  # where NaN is no greatest element, and the lowest finite number is the least
+        lowest = made.number(float(np.finfo(np.float32).min), x)
+        measured = made.add("Where", made.add("IsNaN", x), lowest, made.add("Max", x, lowest))
+    total = made.add(_NORMS[norm], measured, made.integers(-1), keepdims=1)
     is_zero = made.add("Equal", total, made.number(0.0, total))
     return [made.add("Div", x, made.add("Where", is_zero, made.number(1.0, total), total))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -110,11 +111,22 @@ def label_encoder(
     values_int64s: Sequence[int] = (),
     values_strings: Sequence[str] = (),
     values_tensor: Array | None = None,
+    **first_version: Sequence[str],
 ) -> Callable[[Array], Array]:
     """Return what gives for each key its value, and the default for what is no key.
 
-    Raises ValueError unless there are as many keys as values.
+    The first version has ``classes_strings``, and gives strings their places and places their
+    strings. Raises ValueError unless there are as many keys as values.
     """
+    if first_version:
+        texts = first_version["classes_strings"]
+        return functools.partial(
+            category_mapper,
+            cats_int64s=range(len(texts)),
+            cats_strings=texts,
+            default_int64=default_int64,
+            default_string=default_string,
+        )
     keys = _listed(keys_floats, keys_int64s, keys_strings, keys_tensor)
     values = _listed(values_floats, values_int64s, values_strings, values_tensor)
     if len(keys) != len(values):
@@ -208,13 +220,15 @@ def feature_vectorizer(*inputs: Array, inputdimensions: Sequence[int] = ()) -> A
 def normalize_rows(x: Array, *, norm: str = "MAX") -> Array:
     """Divide each row by its norm, in float32; a row whose norm is 0 stays.
 
-    MAX divides by the greatest element, as onnxruntime does.
+    MAX divides by the greatest element, as onnxruntime does: NaN is none, and without another one
+    it is the lowest finite number.
     """
     rows = x.astype(np.float32)
     if not rows.size:
         return rows
     if norm == "MAX":
-        total = rows.max(axis=-1, keepdims=True)
+        lowest = np.finfo(np.float32).min
+        total = np.fmax.reduce(rows, axis=-1, keepdims=True, initial=lowest)
     elif norm == "L1":
         total = np.abs(rows).sum(axis=-1, keepdims=True)
     elif norm == "L2":

@@ -130,6 +130,20 @@ def test_as_onnxruntime_has_it(
         np.testing.assert_allclose(array, right, atol=1e-5)
 
 
+@pytest.mark.parametrize("device", ["REFERENCE", "CPU"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_greatest_of_a_row_with_nan_is_a_number(
+    core: aioinfer.Core, device: str, seed: int
+) -> None:
+    specials = [np.nan, np.nan, np.inf, -np.inf, 0.0, 2.0, -3.0]
+    x = np.random.default_rng(seed).choice(specials, (40, 4)).astype(np.float32)
+    model = model_of("Normalizer", {"norm": "MAX"}, np.float32, "n")
+    (wanted,) = onnxruntime.InferenceSession(model).run(None, {"x": x})
+    with core.load_network(model, device) as network:
+        made = network.create_infer_request().infer_sync({"x": x})["y"]
+    np.testing.assert_allclose(made, wanted, rtol=1e-6)
+
+
 def test_intercepts_that_are_not_one_for_each_row_are_refused(core: aioinfer.Core) -> None:
     attributes = {"coefficients": floats(4), "intercepts": floats(3), "targets": 1}
     model = model_of("LinearRegressor", attributes, np.float32, 2)

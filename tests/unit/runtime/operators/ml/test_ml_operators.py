@@ -120,6 +120,14 @@ def test_rows_are_normalized(norm: str, x: np.ndarray) -> None:
     assert_same("Normalizer", x, [TensorProto.FLOAT], {"norm": norm})
 
 
+@pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
+def test_rows_with_numbers_that_are_none_are_normalized(norm: str) -> None:
+    specials = [np.nan, np.inf, -np.inf, 0.0, 2.0, -3.0]
+    x = GENERATOR.choice(specials, (60, 3)).astype(np.float32)
+    with np.errstate(all="ignore"):
+        assert_same("Normalizer", x, [TensorProto.FLOAT], {"norm": norm})
+
+
 @pytest.mark.parametrize("x", [X, WHOLE, X.astype(np.float64)], ids=str)
 @pytest.mark.parametrize("numbers", [[0.5], [0.5, -1.0, 2.0, 0.0]])
 def test_features_are_scaled(x: np.ndarray, numbers: list[float]) -> None:
@@ -213,18 +221,10 @@ def test_labels_are_encoded(case: str) -> None:
 def test_the_first_version_of_labels_has_places_of_strings_and_strings_at_places(
     x: np.ndarray,
 ) -> None:
-    node = Node(
-        "LabelEncoder",
-        [Value("x", TensorType(DType.of(x.dtype), x.shape))],
-        [Value("y")],
-        {"classes_strings": ["b", "ü"]},
-        name="n",
-        domain="ai.onnx.ml",
-    )
-    rule = find_rule(node)
-    assert rule is not None
-    dtype = DType.INT64 if x.dtype == object else DType.STRING
-    assert rule(node, ShapeContent()) == [TensorType(dtype, x.shape)]
+    kind = TensorProto.INT64 if x.dtype == object else TensorProto.STRING
+    attributes = {"classes_strings": ["b", "ü"], "default_int64": 7, "default_string": "?"}
+    assert_same("LabelEncoder", x, [kind], attributes, opset=1)
+    assert_same("LabelEncoder", x, [kind], {"classes_strings": ["ü"]}, opset=1)
 
 
 def test_labels_of_tensors_are_encoded() -> None:
