@@ -118,6 +118,37 @@ def test_integer_convolution_of_many_channels(
         assert_as_onnxruntime(core, model, given, rtol=0)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_integer_convolution_of_windows_with_many_taps(core: Core, seed: int) -> None:
+    """More than 258 products, of which float32 holds no sum: windows are cut into pieces."""
+    chance = np.random.default_rng(seed)
+    groups, depth = int(chance.integers(1, 3)), int(chance.integers(1, 3))
+    window, strides = (chance.integers(*bounds, 2).tolist() for bounds in ((14, 30), (1, 4)))
+    attributes: dict[str, Any] = {"strides": strides, "group": groups}
+    pads = [0] * 4
+    if seed % 3:
+        attributes["auto_pad"] = ["VALID", "SAME_UPPER", "SAME_LOWER"][seed // 3 % 3]
+    else:
+        attributes["pads"] = pads = chance.integers(0, 20, 4).tolist()
+        attributes["dilations"] = chance.integers(1, 3, 2).tolist()
+    reaches = [
+        (size - 1) * dilation + 1
+        for size, dilation in zip(window, attributes.get("dilations", [1, 1]), strict=True)
+    ]
+    lengths = [
+        max(3, reach - begin - end + int(chance.integers(0, 9)))
+        for reach, begin, end in zip(reaches, pads[:2], pads[2:], strict=True)
+    ]
+    given = {"x": chance.choice([0, 255], (2, groups * depth, *lengths)).astype(np.uint8)}
+    constants = {
+        "w": chance.choice([-128, 127], (2 * groups, depth, *window), p=[0.1, 0.9]).astype(np.int8),
+        "a": np.asarray(7, np.uint8),
+    }
+    node = helper.make_node("ConvInteger", ["x", *constants], ["y"], **attributes)
+    model = model_of(node, given, TensorProto.INT32, constants, is_open=False)
+    assert_as_onnxruntime(core, model, given, rtol=0)
+
+
 @pytest.mark.parametrize("op", ["Shape", "Size"])
 @pytest.mark.parametrize("is_open", [False, True])
 def test_what_asks_a_text_for_its_shape_alone(core: Core, op: str, is_open: bool) -> None:
