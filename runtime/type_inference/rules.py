@@ -71,7 +71,7 @@ FAMILIES = {
     ),
     "sampling_types": "AffineGrid Col2Im Det GridSample MaxRoiPool RoiAlign",
     "shape_types": "Constant ConstantOfShape EyeLike Range Shape Size",
-    "spectral_types": "BlackmanWindow HammingWindow HannWindow MelWeightMatrix STFT",
+    "spectral_types": "BlackmanWindow DFT HammingWindow HannWindow MelWeightMatrix STFT",
     "tree_types": (
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
         "ai.onnx.ml::TreeEnsembleRegressor"

@@ -45,6 +45,7 @@ _FROM: Mapping[str, int] = {
     "CenterCropPad": 18,
     "Col2Im": 18,
     "CumProd": 26,
+    "DFT": 20,
     "DeformConv": 19,
     "Gelu": 20,
     "GridSample": 20,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...graph import Dim, DType, Node, TensorType
 from ..content.shape_content import ShapeContent
 from ..contradiction import ContradictionError
+from ..dims import axis_of
 from ..operands import element_type, integer, operand, require_length, require_rank
 from ..rules import type_rule
 
@@ -35,6 +36,42 @@ def short_time_spectrum(node: Node, contents: ShapeContent) -> list[TensorType] 
                 raise ContradictionError(f"{x.shape[1]} elements have no frame of {frame}")
             frames = 1 + (x.shape[1] - frame) // step
     return [TensorType(x.dtype, (x.shape[0], frames, bins, 2))]
+
+
+@type_rule("DFT")
+def spectrum(node: Node, contents: ShapeContent) -> list[TensorType] | None:
+    """(..., length, ..., 1 or 2) makes (..., frequencies, ..., 2), or 1 of real numbers again.
+
+    The axis is an input, and was an attribute until opset 19.
+    """
+    x = operand(node, 0)
+    if x is None:
+        return None
+    require_rank("the signal", x, 2, -1)
+    rank, last = len(x.shape), x.shape[-1]
+    if isinstance(last, int) and last != 2:
+        require_length("the signal's last length", last, 1)
+    is_half = bool(integer(node, "onesided", 0))
+    is_real = is_half and bool(integer(node, "inverse", 0))
+    axis: Dim | None = integer(node, "axis", -2)
+    if node.input_at(2) is not None:
+        axis = _scalar(node, contents, 2)
+    if not isinstance(axis, int):
+        return [TensorType(x.dtype, (*[None] * (rank - 1), 1 if is_real else 2))]
+    place = axis_of(axis, rank)
+    if place == rank - 1:
+        raise ContradictionError(f"its axis {axis} is that of real and imaginary parts")
+    length: Dim = x.shape[place]
+    if node.input_at(1) is not None:
+        length = _scalar(node, contents, 1)
+        if isinstance(length, int) and length < 1:
+            raise ContradictionError(f"its signals are of {length} elements")
+    elif is_real:
+        length = 2 * (length - 1) if isinstance(length, int) else None
+    if is_half and not is_real:
+        length = length // 2 + 1 if isinstance(length, int) else None
+    signals = (*x.shape[:place], length, *x.shape[place + 1 : -1])
+    return [TensorType(x.dtype, (*signals, 1 if is_real else 2))]
 
 
 @type_rule("BlackmanWindow", "HammingWindow", "HannWindow")

@@ -34,7 +34,7 @@ LEAST_TYPED_MODEL_COUNT = 1319
 shapes that come from an input."""
 
 UNRULED = """
-ConcatFromSequence DFT If ImageDecoder Loop NegativeLogLikelihoodLoss Optional OptionalGetElement
+ConcatFromSequence If ImageDecoder Loop NegativeLogLikelihoodLoss Optional OptionalGetElement
 OptionalHasElement Scan SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert
 SequenceLength SequenceMap SoftmaxCrossEntropyLoss SplitToSequence StringNormalizer StringSplit
 """
