@@ -65,8 +65,9 @@ def align_regions(
     made = np.zeros((len(batches), x.shape[1], *bins), wide)
     if 0 in made.shape or 0 in lengths:
         return made.astype(x.dtype)
-    is_mean = mode == "avg" and bool(np.isfinite(images).all())
-    pool = _mean_by_matrices if is_mean else _greatest if mode == "max" else _mean_of_points
+    is_mean = mode == "avg"
+    is_finite = not is_mean or bool(np.isfinite(images).all())
+    pool = _greatest if not is_mean else _mean_by_matrices if is_finite else _mean_of_any
     axes = [
         [
             _axis(*ends, bins[axis], sampling_ratio, is_half)
@@ -162,10 +163,46 @@ def _matrix(samples: _Samples) -> tuple[int, Array]:
     return first, matrix / matrix.dtype.type(samples.low.shape[1])
 
 
-def _mean_of_points(image: Array, rows: _Samples, columns: _Samples) -> Array:
-    """Take the mean point by point: what is not finite counts only where it is a neighbour."""
-    one, two, three, four = _weighted(image, rows, columns)
-    return np.asarray((one + two + three + four).mean(axis=(2, 4)))
+def _mean_of_any(image: Array, rows: _Samples, columns: _Samples) -> Array:
+    """Take means where numbers may be infinite or NaN: these count where they are neighbours.
+
+    Also a neighbour of weight 0 counts, which makes NaN of infinity.
+    """
+    is_finite = np.isfinite(image)
+    made = _mean_by_matrices(np.where(is_finite, image, 0), rows, columns)
+    (row_parts, row_zeros), (column_parts, column_zeros) = (
+        _neighbours(samples, length)
+        for samples, length in zip((rows, columns), image.shape[1:], strict=True)
+    )
+    all_rows, all_columns = row_parts | row_zeros, column_parts | column_zeros
+
+    def is_near(kind: Array, by_rows: Array, by_columns: Array) -> Array:
+        counts = by_rows.astype(np.float32) @ kind.astype(np.float32)
+        return np.asarray(counts @ by_columns.T.astype(np.float32) > 0)
+
+    above, below = (is_near(image == end, row_parts, column_parts) for end in (np.inf, -np.inf))
+    is_infinite = np.isinf(image)
+    is_nan = is_near(np.isnan(image), all_rows, all_columns) | (above & below)
+    is_nan |= is_near(is_infinite, row_zeros, all_columns)
+    is_nan |= is_near(is_infinite, all_rows, column_zeros)
+    made[above], made[below], made[is_nan] = np.inf, -np.inf, np.nan
+    return made
+
+
+def _neighbours(samples: _Samples, length: int) -> tuple[Array, Array]:
+    """Say which elements are neighbours with a weight, and which with weight 0: (bins, length)."""
+    bins = np.arange(len(samples.low))[:, None]
+    found = []
+    for is_zero in (False, True):
+        is_there = np.zeros((len(samples.low), length), np.bool_)
+        for places, weights in (
+            (samples.low, samples.low_weight),
+            (samples.high, samples.high_weight),
+        ):
+            is_meant = (weights == 0) == is_zero
+            is_there[np.broadcast_to(bins, places.shape)[is_meant], places[is_meant]] = True
+        found.append(is_there)
+    return found[0], found[1]
 
 
 def _greatest(image: Array, rows: _Samples, columns: _Samples) -> Array:

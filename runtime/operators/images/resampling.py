@@ -170,12 +170,14 @@ def weighted_indices(
         half = -int(np.floor(-reach / scale))
         first = np.ceil(places) - half
         indices = first[:, None] + np.arange(2 * half)
-        distances = np.abs(indices - places[:, None]) * scale
+        number = dtype if is_antialiased else None
+        distances = _distances(indices, places, axis.scale if is_shrunk else np.float32(1), number)
         weights = _linear(distances) if mode == "linear" else _cubic(distances, cubic)
         if excludes_outside:
-            weights = np.where((indices < 0) | (indices >= axis.length), 0.0, weights)
+            weights = np.where((indices < 0) | (indices >= axis.length), 0, weights)
         if is_antialiased or excludes_outside:
-            weights = weights / weights.sum(axis=1, keepdims=True)
+            one = weights.dtype.type(1)
+            weights = weights * (one / _sum_in_order(weights))[:, None]
     is_outside = axis.outside()
     weights = np.where(is_outside[:, None], 0.0, weights)
     offsets = np.where(is_outside, outside, 0.0).astype(dtype)
@@ -200,6 +202,30 @@ def linear_pairs(axis: Resampling, *, in_10_bits: bool = False) -> WeightedIndic
     weights = np.abs(others - inside[:, None])
     weights[indices[:, 0] == indices[:, 1]] = one / 2
     return WeightedIndices(indices, weights, np.zeros(axis.count))
+
+
+def _distances(
+    indices: Array, places: Array, scale: np.float32, dtype: type[np.floating[Any]] | None
+) -> Array:
+    """Return how far elements are from places, by the reach of a filter if an axis shrinks.
+
+    ``dtype`` is that of what is filtered, and None where nothing is. Those of float32 are rounded
+    as onnxruntime rounds them, which shows where a sum is rounded to an integer.
+    """
+    if dtype is None:
+        return np.asarray(np.abs(indices - places[:, None]))
+    shrinkage = min(dtype(scale), dtype(1))
+    middles = places.astype(dtype)[:, None] + dtype(0.5)
+    apart = indices.astype(dtype) - middles + dtype(0.5)
+    return np.asarray(np.abs(apart * (dtype(1) / (dtype(1) / shrinkage))))
+
+
+def _sum_in_order(weights: Array) -> Array:
+    """Add up the weights of each element from the first one on."""
+    total = np.zeros(len(weights), weights.dtype)
+    for column in weights.T:
+        total += column
+    return total
 
 
 def _linear(distances: Array) -> Array:

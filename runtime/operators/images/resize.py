@@ -73,7 +73,7 @@ def resize(
     roi: (2A,) for A axes, scales: (A,) float32, sizes: (A,) int64; one of the last two is given.
     Raises ValueError or MemoryError for a result that no memory holds.
     Interpolates in float64. Of integers, what is linear without antialiasing is cut towards zero;
-    the rest is rounded after each axis.
+    the rest is rounded after each axis, and computed in float32 if they have more than 8 bits.
     """
     order = [axis % x.ndim for axis in (axes or range(x.ndim))]
     lengths = tuple(x.shape[axis] for axis in order)
@@ -105,6 +105,7 @@ def resize(
         return _repeated(x, resamplings, nearest_mode, outside)
     if mode == "linear" and x.dtype.kind in "iu" and not antialias:
         return _cut(x, resamplings, outside)
+    is_wide_integer = x.dtype.kind in "iu" and x.dtype.itemsize > 1
     weighted = {
         axis: weighted_indices(
             resampling,
@@ -113,7 +114,7 @@ def resize(
             is_antialiased=bool(antialias),
             excludes_outside=bool(exclude_outside),
             outside=float(outside),
-            dtype=np.float64,
+            dtype=np.float32 if is_wide_integer else np.float64,
         )
         for axis, resampling in resamplings.items()
     }
@@ -231,14 +232,16 @@ def _with_outside(made: Array, axes: Mapping[int, Resampling], outside: Array) -
 def _rounded_by_axis(x: Array, weighted: Mapping[int, WeightedIndices]) -> Array:
     """Mix integers, from the last axis on, each time rounded and kept in the bounds of the type.
 
-    Weights of 8-bit types are multiples of 2^-22, as onnxruntime and Pillow have them.
+    Weights of 8-bit types are multiples of 2^-22, as onnxruntime and Pillow have them, and sums of
+    other types are of float32, as onnxruntime has these.
     """
     made = x
     for axis in sorted(weighted, reverse=True):
         item = weighted[axis]
         if x.dtype.itemsize == 1:
             item = replace(item, weights=np.round(item.weights * 2**22) / 2**22)
-        made = _as_type(_rounded(_mix(made.astype(np.float64), item, axis)), x.dtype)
+        mixed = _mix(made.astype(item.weights.dtype), item, axis)
+        made = _as_type(_rounded(mixed).astype(np.float64), x.dtype)
     return made
 
 

@@ -34,8 +34,9 @@ def grid_sample(
 
     x: (N, C, *lengths). grid: (N, *points, axes) of places from -1 to 1, the last axis' first.
     Gives (N, C, *points) of x's type. Neighbours outside are zero, as at the border, or mirrored.
-    A point that is NaN is NaN, or outside for "nearest". Source: for "cubic" Keys 1981, as PyTorch
-    and onnxruntime have it. Raises ValueError for shapes that do not fit and for unknown modes.
+    A place that is NaN is the first edge, as in onnxruntime, and so is an infinite one that is
+    mirrored. Source: for "cubic" Keys 1981, as PyTorch and onnxruntime have it. Raises ValueError
+    for shapes that do not fit and for unknown modes.
     """
     axes = x.ndim - 2
     if axes < 1 or grid.ndim != x.ndim or len(grid) != len(x) or grid.shape[-1] != axes:
@@ -106,6 +107,8 @@ def _along(
         places = (points + 1) / 2 * (length - 1)
     else:
         places = ((points + 1) * length - 1) / 2
+    is_nowhere = ~np.isfinite(places) if padding_mode == "reflection" else np.isnan(places)
+    places = np.where(is_nowhere, places.dtype.type(0 if aligned else -0.5), places)
     inside: Callable[[Array], Array]
     if padding_mode == "reflection":
         inside = functools.partial(_mirrored, length=length, aligned=aligned)
@@ -119,20 +122,18 @@ def _along(
 
 
 def _nearest(places: Array) -> list[_Neighbour]:
-    return [(np.rint(np.nan_to_num(places, nan=-_REACH)), None)]
+    return [(np.rint(places), None)]
 
 
 def _linear(places: Array) -> list[_Neighbour]:
     first = np.floor(places)
     share = places - first
-    first = np.nan_to_num(first)
     return [(first, 1 - share), (first + 1, share)]
 
 
 def _cubic(places: Array) -> list[_Neighbour]:
     first = np.floor(places)
     share = places - first
-    first = np.nan_to_num(first)
     return [
         (first - 1, _far(1 + share)),
         (first, _near(share)),
@@ -175,7 +176,7 @@ def _reflected(places: Array, length: int, *, aligned: bool) -> Array:
     """Fold places that are outside, and keep the others as they are."""
     low, span = (0.0, length - 1) if aligned else (-0.5, length)
     if not span:
-        return np.where(np.isfinite(places), places.dtype.type(0), np.nan)
+        return np.zeros_like(places)
     folded = np.mod(places - low, 2 * span)
     folded = low + np.minimum(folded, 2 * span - folded)
     return np.where((places < low) | (places > low + span), folded, places)

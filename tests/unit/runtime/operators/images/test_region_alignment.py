@@ -131,3 +131,39 @@ def test_a_large_result_may_have_more_values(monkeypatch: pytest.MonkeyPatch) ->
     assert found.shape == (3, 1, 8, 8)  # 64 points each, of which 100 are taken, and 192 in all
     with pytest.raises(ValueError, match="with region 2 there are 243 values"):
         align(X[:, :1], regions * 9 / 8, batches, mode="max")
+
+
+def mean_of_points(image, rows, columns):
+    """Take the mean point by point: of four neighbours each, times their weights."""
+    with np.errstate(all="ignore"):
+        one, two, three, four = region_alignment._weighted(image, rows, columns)
+        return (one + two + three + four).mean(axis=(2, 4))
+
+
+@pytest.mark.parametrize("form", ["half_pixel", "output_half_pixel"])
+@pytest.mark.parametrize("ratio", [0, 1, 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_means_of_what_is_not_finite_are_those_of_its_points(
+    seed, ratio, form, monkeypatch
+) -> None:
+    """A neighbour of weight 0 counts as well, as it does on CPU."""
+    chance = np.random.default_rng(seed)
+    x = chance.normal(size=(2, 3, 9, 7)).astype(np.float32)
+    at = chance.random(x.shape) < 0.06
+    x[at] = chance.choice([np.nan, np.inf, -np.inf], at.sum())
+    corners = (chance.uniform(-3, 12, (20, 4)) * 2).round() / chance.choice([2, 3], (20, 1))
+    given = {"x": x, "regions": corners.astype(np.float32), "batches": np.arange(20) % 2}
+    settings = {"output_height": 3, "output_width": 2, "coordinate_transformation_mode": form}
+    made = align(**given, sampling_ratio=ratio, **settings)
+    monkeypatch.setattr(region_alignment, "_mean_of_any", mean_of_points)
+    wanted = align(**given, sampling_ratio=ratio, **settings)
+    np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_large_region_of_what_is_not_finite_has_a_mean(number) -> None:
+    """Its points are not looked at one by one, as there are 2^28 and more."""
+    x = np.full((1, 1, 6, 6), number, np.float32)
+    made = align(x, np.array([[0, 0, 2e4, 2e4]], np.float32), np.array([0]))
+    assert made.shape == (1, 1, 1, 1)
+    assert np.isnan(made).all()
