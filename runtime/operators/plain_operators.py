@@ -61,7 +61,9 @@ FAMILIES = {
     "own.own_quantization": (
         "DequantizeLinear DynamicQuantizeLinear MatMulInteger QLinearMatMul QuantizeLinear"
     ),
-    "own.own_reductions": "LpNormalization ReduceLogSum ReduceLogSumExp",
+    "own.own_reductions": (
+        "Hardmax LpNormalization MeanVarianceNormalization ReduceLogSum ReduceLogSumExp"
+    ),
     "own.own_sampling": "AffineGrid GridSample",
     "own.own_sequences": "SequenceAt SequenceErase SequenceInsert SplitToSequence",
     "own.own_spectra": "STFT",

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from ..lists import numbers_of
 from ..plain_operators import Array
 from .own_operators import own
 
-__all__ = ["lp_normalization", "reduce_log_sum", "reduce_log_sum_exp"]
+__all__ = [
+    "hardmax",
+    "lp_normalization",
+    "mean_variance_normalization",
+    "reduce_log_sum",
+    "reduce_log_sum_exp",
+]
 
 
 # onnx.reference subtracts -inf from -inf, and axes of a vector are an attribute to it.
@@ -54,3 +62,34 @@ def lp_normalization(x: Array, *, axis: int = -1, p: int = 2) -> Array:
     norm = norm if p == 1 else np.sqrt(norm)
     with np.errstate(all="ignore"):
         return np.where(norm == 0, 0, x / norm).astype(x.dtype)
+
+
+# onnx.reference takes NaN for the greatest number, and counts from the end of rows of integers.
+@own("Hardmax", since=13)
+def hardmax(x: Array, *, axis: int = -1) -> Array:
+    """Put 1 at the first of the greatest numbers along an axis, and 0 at the others.
+
+    NaN is no number: where there are no others, all are 0. In onnxruntime it is none, either, but
+    there the lanes of a vector decide which numbers beside it count.
+    """
+    made = np.zeros_like(x)
+    if not x.size:
+        return made
+    is_number = ~np.isnan(x)
+    lowest = np.where(is_number, x, x.dtype.type(-np.inf))
+    is_greatest = is_number & (lowest == lowest.max(axis=axis, keepdims=True))
+    places = np.expand_dims(np.argmax(is_greatest, axis=axis), axis)
+    np.put_along_axis(made, places, np.take_along_axis(is_greatest, places, axis), axis)
+    return made
+
+
+# onnx.reference computes the variance as a difference of squares, and warns of what is empty.
+@own("MeanVarianceNormalization", since=9)
+def mean_variance_normalization(x: Array, *, axes: Sequence[int] = (0, 2, 3)) -> Array:
+    """Subtract the mean over axes and divide by the standard deviation, plus 1e-9."""
+    chosen, wide = tuple(axes), x.astype(np.float64)
+    if not x.size:
+        return x
+    centred = wide - wide.mean(axis=chosen, keepdims=True)
+    deviation = np.sqrt(np.square(centred).mean(axis=chosen, keepdims=True))
+    return np.asarray((centred / (deviation + 1e-9)).astype(x.dtype))
