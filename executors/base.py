@@ -284,6 +284,13 @@ class TaskExecutor(ABC):
         """
         return None
 
+    def lending_terms(self) -> tuple[tuple[Callable[[], object], bool], ...] | None:
+        """(optional) Return what says whether a lane would be lent: calls, and what each answers.
+
+        Calls of C without arguments. None: it lends none that a run without hops could use.
+        """
+        return None
+
     @abstractmethod
     def close(self) -> None:
         """Refuse new work, finish what was accepted, and end the threads; twice is fine.

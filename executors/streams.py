@@ -142,6 +142,11 @@ class StreamsExecutor(TaskExecutor):
             return None
         return self._caller_lane if self._caller_lock.acquire(False) else None
 
+    def lending_terms(self) -> tuple[tuple[Callable[[], object], bool], ...] | None:
+        if self.config.cpus:
+            return None
+        return (self._caller_lock.locked, False), (self._queue.empty, True)
+
     def run_on_each(self, function: Callable[[Lane], Ready]) -> None:
         """Call it once on every stream, wait for all, and raise the first error. Blocks.
 

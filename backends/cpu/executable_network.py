@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +37,7 @@ from .network_metrics import network_metrics
 from .plans.node_facts import described_graph
 from .plans.plan import Plan
 from .plans.subgraph_id import SubgraphId
-from .programs.alike_runs import ProgramRuns
+from .programs.atomic_runs import ProgramRuns
 from .programs.growing_memory import in_room, next_room, view_of
 from .programs.lane_programs import LanePrograms
 from .programs.node_times import node_times
@@ -126,8 +125,6 @@ class CpuNetwork(ExecutableNetwork):
         self.only_plan = plans[0] if self._has_one_plan(plans) else None
         """The plan of all runs, where all inputs are static."""
         self.request_plan: Callable[[Mapping[str, Any]], PendingPlan[Plan]] = self._plans.request
-        self.plan_repeats = self._plans.repeat
-        """Counts a run of the plan that was asked for last; None: see ShapePlans."""
         if compiler.stored is not None:
             for kept in compiler.stored.sizes_bytes:
                 self._plans.offer(*kept)
@@ -229,6 +226,18 @@ class CpuNetwork(ExecutableNetwork):
                 compute(lane)
             finally:
                 lane.give_back()
+
+    def repeat_terms(
+        self, plan: Plan, pending: PendingPlan[Plan] | None
+    ) -> tuple[tuple[object, str, object], tuple[tuple[object, str], ...]] | None:
+        """Return that the plan of a run is that of the next, and what counts that it is.
+
+        As terms of atomic runs; None: that is not known before the next run's contents.
+        """
+        if self.only_plan is plan:
+            return (self, "only_plan", plan), ()
+        terms = None if pending is None else self._plans.repeat_terms(pending)
+        return None if terms is None else (terms[0], (terms[1],))
 
     def forget_model(self) -> None:
         if not self._needs_weights:
@@ -366,10 +375,6 @@ def _without_frames(error: BaseException) -> BaseException:
     return error
 
 
-def _is_plan_of(network: CpuNetwork, plan: Plan) -> bool:
-    return network.only_plan is plan
-
-
 class _CpuSlot(Slot):
     """One run, computed on a stream; it is called again once a missing plan has been built."""
 
@@ -499,18 +504,15 @@ class _CpuSlot(Slot):
             or any(dtype.hasobject for _, dtype in plan.made_forms)
         ):
             return None
-        if network.only_plan is plan:
-            may_repeat: Callable[[], bool] = partial(_is_plan_of, network, plan)
-        elif self._pending is not None and network.plan_repeats is not None:
-            may_repeat = partial(network.plan_repeats, self._pending)
-        else:
+        terms = network.repeat_terms(plan, self._pending)
+        if terms is None:
             return None
         forms = {
             name: (array.shape, array.dtype)
             for name, array in zip(network.input_names, arrays, strict=True)
         }
         return network._programs.alike_runs(
-            plan, lane, forms, self._empty, may_repeat, network.output_names
+            plan, lane, forms, self._empty, network.output_names, *terms
         )
 
     def _copied_input(self, name: str, given: Any) -> Array:

@@ -41,7 +41,7 @@ from ..properties.properties import (
 )
 from ..properties.property_parsers import parse_input_shapes
 from ..runs.admission import ticket_of
-from ..runs.alike_route import AlikeRoute
+from ..runs.atomic_route import AtomicRoute
 from ..runs.bindings import NO_TENSORS, Bindings, Deferred, Results, RunProfile
 from ..runs.deadline import Deadline
 from ..runs.inline_gate import InlineGate
@@ -118,7 +118,7 @@ class ExecutableNetwork(CompiledNetwork):
         """Turns what a caller gave into name -> array, or raises TensorError."""
         self.inline_route: InlineRoute | None = None
         """The way of short runs that stay on their callers' threads; None: all runs go to slots."""
-        self.alike_route: AlikeRoute | None = None
+        self.atomic_route: AtomicRoute | None = None
         """The way of short runs that are like the one before; None: each is looked at anew."""
         self.shared_route: SharedRoute | None = None
         """The way of awaited calls that share a run; None: each has one of its own."""
@@ -147,7 +147,7 @@ class ExecutableNetwork(CompiledNetwork):
         self.check_inputs = states.checker(checker.check)
         if self.admission.gate is not None:
             self.admission.gate.follow_states(states.by_name)
-        self.refuse_alike()
+        self.refuse_atomic()
 
     def _provide_slots(self, slots: Sequence[Slot]) -> None:
         """Say where runs can live; called once by the backend, at the end of its constructor."""
@@ -157,14 +157,14 @@ class ExecutableNetwork(CompiledNetwork):
             gate = self.admission.gate = InlineGate(self.inputs, threshold_us)
             executor = slots[0].stages[-1].executor
             self.inline_route = InlineRoute(self.admission, gate, executor)
-            if self._answers_alike:
-                self.alike_route = self.inline_route.alike = AlikeRoute(
+            if self._may_answer_at_once:
+                self.atomic_route = self.inline_route.atomic = AtomicRoute(
                     self.admission, executor, self._process, self._request_ids
                 )
         note_taken(self, self.close)
 
     @property
-    def _answers_alike(self) -> bool:
+    def _may_answer_at_once(self) -> bool:
         """True if callers get what its slots have computed, and nothing else is asked of a run."""
         return not (
             self.has_perf_count
@@ -173,11 +173,11 @@ class ExecutableNetwork(CompiledNetwork):
             or self.states is not None
         )
 
-    def refuse_alike(self) -> None:
+    def refuse_atomic(self) -> None:
         """Have each run be looked at anew; before the first."""
-        self.alike_route = None
+        self.atomic_route = None
         if self.inline_route is not None:
-            self.inline_route.alike = None
+            self.inline_route.atomic = None
 
     def input_memory(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
         """(optional) Make memory, all zeros, for a caller to write an input to."""
@@ -253,21 +253,22 @@ class ExecutableNetwork(CompiledNetwork):
                     share.leave()
                     raise
                 return share.results()
-        alike, run = self.alike_route, None
-        is_ending = "trio" in modules and must_end()
+        atomic, is_ending = self.atomic_route, "trio" in modules and must_end()
         if (
-            alike is not None
+            atomic is not None
             and deadline is None
             and priority.__class__ is int
-            and not priority
-            and not is_ending
+            and not (priority or is_ending)
         ):
-            run = alike.carry(inputs, None, turn)
-        if run is None:
-            run = self.make_run(inputs, deadline, priority)
-            route = self.inline_route
-            if route is not None and not is_ending:
-                route.carry(run, turn)
+            whole = atomic.carry(inputs, None, turn)
+            if whole is not None:
+                if turn.used_ns >= turn.most_ns:
+                    await turn.give_way()
+                return whole.results
+        run = self.make_run(inputs, deadline, priority)
+        route = self.inline_route
+        if route is not None and not is_ending:
+            route.carry(run, turn)
         if run.is_inline and run.has_ended:
             if turn.used_ns >= turn.most_ns:
                 await turn.give_way()
@@ -472,8 +473,8 @@ class ExecutableNetwork(CompiledNetwork):
     def _release(self) -> None:
         if self.states is not None:
             self.states.release()
-        if self.alike_route is not None:
-            self.alike_route.forget()
+        if self.atomic_route is not None:
+            self.atomic_route.forget()
         super()._release()
         for executor in (self._callback_executor, self._downloads):
             if executor is not None:

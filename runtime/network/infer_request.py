@@ -26,6 +26,7 @@ from ...executors.interrupt import held_interrupt
 from ..loops.completion import must_end, until, until_told
 from ..loops.inline_turn import InlineTurn, threads
 from ..loops.loop_call import is_running_here
+from ..runs.atomic_run import AtomicRun
 from ..runs.bindings import Results, RunProfile
 from ..runs.callback import told_run
 from ..runs.deadline import Deadline
@@ -68,7 +69,7 @@ class InferRequest:
         self._label = f"request {request_id} of {network.name!r}"
         self._lock = threading.Lock()
         self._state: State = "idle"
-        self._run: Run | None = None
+        self._run: Run | AtomicRun | None = None
         self._parked: ParkedRun | None = None
         """The last run, while it waits for the one before to end."""
         self._has_unparked = False
@@ -76,6 +77,8 @@ class InferRequest:
         self._callback: tuple[Callback, Any] | None = None
         self._tensors = BoundTensors(network)
         self._bound = self._tensors.arrays
+        self._has_handles = False
+        """Results are to be put into handles."""
         states = network.states
         self.kept_states = None if states is None else states.of_request()
         """What its runs leave for the next; None on a network without state. For the network."""
@@ -100,25 +103,27 @@ class InferRequest:
             deadline = deadline_from_now(network.clock, deadline_s, self._where)
         while self._state == "cancelled":
             await self._wait_idle(deadline)
-        turn, run = threads.turn, None
+        turn, atomic = threads.turn, network.atomic_route
         may_carry = not ("trio" in modules and must_end())
-        alike = network.alike_route
         if (
-            alike is not None
+            atomic is not None
             and deadline is None
             and priority.__class__ is int
             and not (priority or self._bound)
             and may_carry
         ):
-            run = alike.carry(inputs, self, turn)
-        if run is None:
-            if self._bound or inputs is None:
-                run = self.make_run(inputs, deadline, priority)
-            else:
-                run = network.make_run(inputs, deadline, priority, self)
-            route = network.inline_route
-            if route is not None and may_carry:
-                route.carry(run, turn)
+            whole = atomic.carry(inputs, self, turn)
+            if whole is not None:
+                if turn.used_ns >= turn.most_ns:
+                    await turn.give_way()
+                return whole.results
+        if self._bound or inputs is None:
+            run = self.make_run(inputs, deadline, priority)
+        else:
+            run = network.make_run(inputs, deadline, priority, self)
+        route = network.inline_route
+        if route is not None and may_carry:
+            route.carry(run, turn)
         if run.is_inline and run.has_ended:
             if turn.used_ns >= turn.most_ns:
                 await turn.give_way()
@@ -137,26 +142,24 @@ class InferRequest:
 
         Raises as ``infer`` does, and RequestStateError on one of aioinfer's own threads.
         """
-        network, run = self._network, None
-        alike = network.alike_route  # there is none where runs have a deadline by default
+        network = self._network
+        atomic = network.atomic_route  # there is none where runs have a deadline by default
         if (
-            alike is not None
+            atomic is not None
             and deadline_s is None
             and priority.__class__ is int
             and not (priority or self._bound)
         ):
-            run = alike.carry(inputs, self, threads.blocking_turn)
-            if run is not None and run.error is None and run.has_ended:
-                return run.bindings.results
-        deadline = None
-        if run is None:
-            if must_not_block():
-                self._refuse_own_thread("infer_sync")
-            deadline = deadline_of(network, deadline_s)
-            run = self.make_run(inputs, deadline, priority)
-            route = network.inline_route
-            if route is not None:
-                route.carry(run, threads.blocking_turn if deadline is None else InlineTurn())
+            whole = atomic.carry(inputs, self, threads.blocking_turn)
+            if whole is not None:
+                return whole.results
+        if must_not_block():
+            self._refuse_own_thread("infer_sync")
+        deadline = deadline_of(network, deadline_s)
+        run = self.make_run(inputs, deadline, priority)
+        route = network.inline_route
+        if route is not None:
+            route.carry(run, threads.blocking_turn if deadline is None else InlineTurn())
         if run.is_inline and run.has_ended:
             return run.outcome()
         answered = threading.Lock()  # an Event breaks if an interrupt comes amid its wait
@@ -293,7 +296,7 @@ class InferRequest:
 
         With a postprocess function, what that has returned.
         """
-        run = self._told_run
+        run: Run | AtomicRun | None = self._told_run
         if run is None:
             run = self._run
             if run is None or (not run.is_answered and self._state != "idle"):
@@ -310,9 +313,9 @@ class InferRequest:
     def latency_s(self) -> float:
         """Seconds from start to end of the last finished run, waiting included."""
         run = self._told_run or self._run
-        if run is None or not run.ended_ns:
+        if run is None or not run.duration_ns:
             raise self._state_error(f"{self!r} has no finished run to tell the latency of")
-        return (run.ended_ns - run.bindings.arrived_ns) / 1e9
+        return run.duration_ns / 1e9
 
     def profiling(self) -> RunProfile:
         """List the nodes of the last run with their times, in order of execution.
@@ -320,7 +323,7 @@ class InferRequest:
         Its ``copies`` and ``copied_bytes`` say what was copied for the run, by stage and by kind.
         Needs PERF_COUNT; without it raises PropertyError.
         """
-        run = self._told_run
+        run: Run | AtomicRun | None = self._told_run
         if run is None:
             self._access("access")
             run = self._run
@@ -332,9 +335,9 @@ class InferRequest:
                 value=False,
                 network=self._network.name,
             )
-        if run is None or run.bindings.profile is None:
+        if run is None or run.profile is None:
             return RunProfile()
-        return run.bindings.profile.copy()
+        return run.profile.copy()
 
     def set_tensor(self, name: str, tensor: Any) -> None:
         """Bind memory of the caller to an input (read) or output (written in place by each run).
@@ -351,7 +354,9 @@ class InferRequest:
         An output's handle shows each run's content after it. An input of static shape has memory to
         write into, which the next run reads.
         """
-        return self._tensors.handle(name, partial(self._access, "access"))
+        handle = self._tensors.handle(name, partial(self._access, "access"))
+        self._has_handles = bool(self._tensors.handles)
+        return handle
 
     def query_state(self) -> list[VariableState]:
         """List the states that its runs hand on, in the order of the model's inputs (STATE).
@@ -417,7 +422,7 @@ class InferRequest:
 
     async def _wait_idle(self, deadline: Deadline | None) -> None:
         run = self._run
-        if run is None or self._state != "cancelled":
+        if not isinstance(run, Run) or self._state != "cancelled":
             return
         await ended_or_late(run, deadline)
         if self._state == "cancelled" and deadline is not None and deadline.has_passed:
@@ -444,8 +449,8 @@ class InferRequest:
         """Where its callbacks run."""
         return self._network.callback_executor
 
-    def become_busy(self, run: Run) -> Run | None:
-        """Make this the last run, and return the one before; raises RequestBusyError."""
+    def become_busy(self, run: Run) -> Any:
+        """Make this the last run, and return what was, for ``restore``; raises RequestBusyError."""
         states = run.bindings.states
         with self._lock:
             if states is not None:
@@ -459,7 +464,7 @@ class InferRequest:
             before, self._run = self._run, run
         return before
 
-    def restore(self, run: Run, before: Run | None) -> None:
+    def restore(self, run: Run, before: Any) -> None:
         """Have what the last run has left, as if this one had never been asked for."""
         with self._lock:
             if self._run is run:
@@ -516,7 +521,7 @@ class InferRequest:
     def __repr__(self) -> str:
         stage = ""
         run = self._run
-        if self._state == "busy" and run is not None:
+        if self._state == "busy" and isinstance(run, Run):
             stage = self._network.place_of(run.bindings)
         return (
             f"<InferRequest {self.id} of {self._network.name!r} on {self._network.device}: "

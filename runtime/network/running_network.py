@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ...executors import Clock, TaskExecutor
-from ..runs.alike_route import AlikeRoute
+from ..runs.atomic_route import AtomicRoute
 from ..runs.bindings import Bindings
 from ..runs.deadline import Deadline
 from ..runs.inline_route import InlineRoute
@@ -34,7 +34,7 @@ class RunningNetwork(Protocol):
     default_deadline_s: float | None
     has_perf_count: bool
     inline_route: InlineRoute | None
-    alike_route: AlikeRoute | None
+    atomic_route: AtomicRoute | None
     adopt_array: AdoptArray | None
     free_inputs: frozenset[str]
     inline_postprocess: Postprocess | None

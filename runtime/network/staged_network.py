@@ -55,10 +55,10 @@ def with_functions(
         network.free_inputs = functions.free_inputs
         if staged.preprocess is None:
             network.check_inputs = functions.prepare_here
-            network.refuse_alike()
+            network.refuse_atomic()
     if functions.postprocess is not None and staged.postprocess is None:
         network.inline_postprocess = functions.handle
-        network.refuse_alike()
+        network.refuse_atomic()
     return network
 
 

@@ -106,7 +106,7 @@ class PlanCache(Generic[K, P]):
         self.newest: PendingPlan[P] | None = None
         """The token that was asked for last, if it is kept."""
         self.repeat_count = 0
-        """How many runs have used the newest plan without asking; no two of them at a time."""
+        """How many atomic runs have used the newest plan, without asking."""
         self.hit_count = self.miss_count = self.eviction_count = 0
         """How many requests found their plan, which may be in the making; how many had it built;
         and how many plans were dropped for others."""
@@ -177,16 +177,6 @@ class PlanCache(Generic[K, P]):
         except BaseException as refused:
             self._fail(key, pending, refused)
         return pending
-
-    def repeat(self, pending: PendingPlan[P]) -> bool:
-        """Count a run that uses the plan of the one before; False: another was asked for since.
-
-        Not for two threads at a time.
-        """
-        if self.newest is not pending:
-            return False
-        self.repeat_count += 1
-        return True
 
     def offer(self, key: K, size_bytes: int) -> None:
         """Keep a plan that ``build`` has at hand, and makes when a run asks for it first."""

@@ -155,10 +155,16 @@ class ShapePlans(Generic[P]):
             signature = self._signature_of_plan(signature)
         return self._cache.request((signature, content))
 
-    @property
-    def repeat(self) -> Callable[[PendingPlan[P]], bool] | None:
-        """Counts a run like the one before, as in PlanCache; None: shapes alone decide no plan."""
-        return None if self._shape_tensor_ports else self._cache.repeat
+    def repeat_terms(
+        self, pending: PendingPlan[P]
+    ) -> tuple[tuple[object, str, object], tuple[object, str]] | None:
+        """Return that a plan is still the newest, and what counts its use: terms of atomic runs.
+
+        None: shapes alone decide no plan.
+        """
+        if self._shape_tensor_ports:
+            return None
+        return (self._cache, "newest", pending), (self._cache, "repeat_count")
 
     def _plan(self, key: _Key) -> P:
         shapes, arrays = self._inputs_of(key)

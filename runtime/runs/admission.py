@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from ...errors import PropertyError
 from ..properties.properties import UNBOUNDED
 
-__all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket", "ticket_of"]
+__all__ = ["MOST_OVERTAKINGS", "AdmissionQueue", "Ticket", "ages", "ticket_of"]
 
 MOST_OVERTAKINGS = 7
 """How many slots in a row may go past the run that has waited longest: an eighth of the device is
@@ -21,8 +21,8 @@ what low priorities can cost high ones, and for the low ones enough to get on.""
 S = TypeVar("S")
 R = TypeVar("R")
 
-_ages = itertools.count(1)
-
+ages = itertools.count(1)
+"""Tells runs apart, over all networks."""
 
 Ticket = tuple[int, int]
 """A run's place in every queue it waits in, (-priority, age): lower goes first. No class, because
@@ -35,7 +35,7 @@ def ticket_of(priority: int) -> Ticket:
     Raises PropertyError for what is no whole number.
     """
     try:
-        return -index(priority), next(_ages)
+        return -index(priority), next(ages)
     except TypeError:
         raise PropertyError(
             f"priority is {priority!r}; give a whole number: a higher one goes first, and 0 is "

@@ -28,6 +28,7 @@ FAR_TOO_LONG = 10  # thresholds; anything less is no harm to an event loop
 OVERRUN_COST = 20  # what a run that took far too long costs, in runs on time that pay for it
 MOST_OVERRUN_DEBT = 60
 KEPT_SIGNATURES = 64
+BRIEF_NS = 50_000  # other threads of Python wait that long
 BEARABLE_NS = 50_000_000  # a cancel from another thread, or Ctrl-C, may wait this long
 
 
@@ -38,14 +39,16 @@ class ServiceTime:
     """
 
     __slots__ = (
+        "_brief_ns",
         "_earlier_ns",
-        "_far_too_long_ns",
         "_least_ns",
         "_needed",
         "_noted",
         "_overrun_debt",
         "_threshold_ns",
+        "far_too_long_ns",
         "is_bearable",
+        "is_brief",
         "is_short",
     )
 
@@ -55,7 +58,11 @@ class ServiceTime:
         known."""
         self.is_bearable = False
         """The same, for a caller that blocks anyway and has no deadline: within 50 ms."""
-        self._threshold_ns, self._far_too_long_ns = threshold_ns, FAR_TOO_LONG * threshold_ns
+        self.is_brief = False
+        """The same, within 50 us, however long runs may be: nobody minds the interpreter's lock."""
+        self._threshold_ns, self._brief_ns = threshold_ns, min(threshold_ns, BRIEF_NS)
+        self.far_too_long_ns = FAR_TOO_LONG * threshold_ns
+        """That much on a caller's thread is an overrun."""
         self._least_ns = self._earlier_ns = _NEVER_NS
         self._noted = 0
         self._needed = FIRST_RUNS
@@ -69,7 +76,7 @@ class ServiceTime:
         runs.
         """
         if is_inline:
-            if service_ns >= self._far_too_long_ns:
+            if service_ns >= self.far_too_long_ns:
                 self._note_overrun()
                 return
             if self._overrun_debt:
@@ -81,13 +88,18 @@ class ServiceTime:
         if noted == needed or (noted % WINDOW_RUNS == 0 and noted > needed):
             least_ns = min(self._least_ns, self._earlier_ns)
             self.is_short = least_ns <= self._threshold_ns
+            self.is_brief = least_ns <= self._brief_ns
             self.is_bearable = least_ns <= BEARABLE_NS
             self._earlier_ns, self._least_ns = self._least_ns, _NEVER_NS
+
+    def pay(self, count: int) -> None:
+        """Count runs on callers' threads that were on time, and were not noted."""
+        self._overrun_debt = max(0, self._overrun_debt - count)
 
     def _note_overrun(self) -> None:
         self._overrun_debt += OVERRUN_COST
         if self._overrun_debt > MOST_OVERRUN_DEBT:
-            self.is_short = False
+            self.is_short = self.is_brief = False
             self._least_ns = self._earlier_ns = _NEVER_NS
             self._noted = self._overrun_debt = 0
             self._needed = min(2 * self._needed, MOST_FIRST_RUNS)

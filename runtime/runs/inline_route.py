@@ -29,7 +29,7 @@ from ...executors.interrupt import (
 )
 from ..loops.inline_turn import InlineTurn
 from ..tracing.arrivals import Arrivals
-from .alike_route import AlikeRoute
+from .atomic_route import AtomicRoute
 from .inline_gate import InlineGate, ServiceTime
 from .run import Run
 from .run_admission import RunAdmission
@@ -58,7 +58,7 @@ class InlineRoute:
         self._admission, self._executor, self._outer = admission, executor, outer
         self.gate = gate
         """Knows which runs are short."""
-        self.alike: AlikeRoute | None = None
+        self.atomic: AtomicRoute | None = None
         """The way of those that are like the one before; None: there is none."""
         self.lent = Arrivals()
         """The runs of an outer network that it has carried, and that one caller asked for each."""
@@ -128,8 +128,8 @@ class InlineRoute:
                     service_ns = self._go_through_stages(run, lane)
                     if service_ns >= 0:
                         time.note(service_ns, is_inline=not turn.may_block)
-                        if self.alike is not None and run.deadline is None:
-                            self._learn(self.alike, run, time, lane)
+                        if self.atomic is not None and run.deadline is None:
+                            self._learn(self.atomic, run, time, lane)
                 except BaseException as raised:
                     error = raised
             finally:
@@ -163,12 +163,13 @@ class InlineRoute:
             del run, error  # the error's traceback keeps this frame, which must not keep them
         return True
 
-    def _learn(self, alike: AlikeRoute, run: Run, time: ServiceTime, lane: Lane) -> None:
+    def _learn(self, atomic: AtomicRoute, run: Run, time: ServiceTime, lane: Lane) -> None:
         """Have the next run be compared with this one, which has come to the end of its stages."""
         slot = run.slot
         assert slot is not None
         is_one = len(slot.stages) == 1 and run.bindings.states is None
-        alike.learn(slot.alike_runs(lane) if is_one else None, slot.stages[0], time)
+        runs = slot.alike_runs(lane) if is_one else None
+        atomic.learn(runs, slot.stages[0], lane, run.bindings.inputs, time)
 
     def _refuse_late(self, run: Run, outer: RunAdmission[Run]) -> None:
         """Take the slot back of a run that has come to a closing network, which refuses it.

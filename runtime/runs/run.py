@@ -58,10 +58,10 @@ class RunOwner(Protocol):
     def callback_executor(self) -> TaskExecutor:
         """Where its callbacks run."""
 
-    def become_busy(self, run: Run) -> Run | None:
-        """Make this the last run, and return the one before; raises RequestBusyError."""
+    def become_busy(self, run: Run) -> Any:
+        """Make this the last run, and return what was, for ``restore``; raises RequestBusyError."""
 
-    def restore(self, run: Run, before: Run | None) -> None:
+    def restore(self, run: Run, before: Any) -> None:
         """Have what the last run has left, as if this one had never been asked for."""
 
     def on_answered_early(self, run: Run) -> None:

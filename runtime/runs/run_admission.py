@@ -100,6 +100,8 @@ class RunAdmission(Generic[R]):
         self._queue: AdmissionQueue[Slot, R] = AdmissionQueue((), most_waiting)
         self._idle = self._queue.idle
         self._finished = DurationCounts()
+        self.note_finished = self._finished.uncounted.append
+        """Notes how long a request took that has finished; for native code, under ``lock``."""
         self._others: defaultdict[str, DurationCounts] = defaultdict(DurationCounts)
         """How long requests took that finished, and others by their outcome."""
         self._waits = DurationCounts()
@@ -187,6 +189,10 @@ class RunAdmission(Generic[R]):
                 self.runs.discard(run)
                 raise
         return has_slot  # and not what it has by now: what gives it a slot later begins it
+
+    def idle_terms(self) -> tuple[tuple[Callable[[], object], bool], ...]:
+        """Return what answers whether a run would have a slot now, for the terms of atomic runs."""
+        return (self.lock.locked, False), (self._idle.__len__, True)
 
     def lend(self, run: R, outer: RunAdmission[R]) -> bool:
         """Give a run of a network around this one an idle slot, where it is carried through.

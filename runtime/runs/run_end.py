@@ -67,6 +67,11 @@ class RunEnd(RunOutcome):
     """It was stopped while it waited for a slot."""
     _is_settled = False
 
+    @property
+    def duration_ns(self) -> int:
+        """From when it was asked for to its end; 0 before that."""
+        return self.ended_ns and self.ended_ns - self.bindings.arrived_ns
+
     def _end(self, ready: Ready, error: BaseException | None) -> None:
         """No host code of the run is left; it has ended when the last token has fired."""
         if self._then is None:
@@ -306,7 +311,7 @@ class RunEnd(RunOutcome):
         else:
             self._tell(leaves=was_launched)
 
-    def take_back(self, before: RunEnd | None) -> None:
+    def take_back(self, before: Any) -> None:
         """Give the slot back of a run that could not be carried to its end, as if it never was.
 
         ``before`` is the request's run before it.

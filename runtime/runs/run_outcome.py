@@ -14,6 +14,7 @@ from .bindings import NO_ANSWER, Bindings, Deferred, Results
 from .callback import CalledRun, PendingCallback, RunCallback
 from .error_frames import parting_copy
 from .run_admission import RunAdmission
+from .run_profile import RunProfile
 from .stage import Stop
 from .waiting_calls import take_call
 
@@ -55,6 +56,11 @@ class RunOutcome:
     def what(self) -> str:
         """Its name, for messages."""
         return f"request {self.bindings.run_id} of {self.admission.network}"
+
+    @property
+    def profile(self) -> RunProfile | None:
+        """The times of its nodes; None unless PERF_COUNT is on."""
+        return self.bindings.profile
 
     def outcome(self) -> Results:
         """Return the results or raise the error."""

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from ...executors import Lane, Ready, Then
 from ..tracing.recorder import SpanRecorder
+from .atomic_run import AtomicTerms, Attempt
 from .bindings import NO_BINDINGS, Bindings
 from .stage import NO_STOP, Stage, Stop
 
@@ -16,15 +17,8 @@ __all__ = ["AlikeRuns", "OwnRun", "Slot"]
 class AlikeRuns(Protocol):
     """What a backend has kept of a run, for those that are like it; for one lane."""
 
-    def take(self, inputs: Any) -> tuple[Any, ...] | None:
-        """Return the arrays if they are exactly like those of that run; None: ask anew."""
-
-    @property
-    def is_current(self) -> bool:
-        """False once plan or memory may be others; asked, and true until the end, with the lane."""
-
-    def compute(self, taken: tuple[Any, ...], results: dict[str, Any], stop: Stop) -> None:
-        """Compute the results by name; raises what the stage would."""
+    def attempts(self, terms: AtomicTerms) -> Attempt:
+        """Return the call that makes a run like it, on these terms and those of the backend."""
 
 
 class OwnRun(Protocol):
@@ -64,9 +58,9 @@ class Slot:
         return None
 
     def alike_runs(self, lane: Lane) -> AlikeRuns | None:
-        """(optional) Return what computes runs like the one that has just been computed here.
+        """(optional) Return what makes runs like the one that has just been computed here.
 
-        By one call, on that lane; the run still has the slot. None: they need more than that.
+        By one native call each, on that lane; the run still has the slot. None: they need more.
         """
         return None
 

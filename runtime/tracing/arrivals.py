@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .durations import COUNT_AT
@@ -72,6 +72,17 @@ class Arrivals:
         if len(shapes) >= COUNT_AT:
             with self._lock:
                 self._count_kept()
+
+    def terms(
+        self, inputs: Mapping[str, Any]
+    ) -> tuple[tuple[tuple[Callable[[Any], None], Any], ...], tuple[tuple[object, str], ...]]:
+        """Return how native code notes runs like this one: calls, and attributes that count them.
+
+        Of runs that come otherwise at times too, by which what was noted is counted.
+        """
+        if self.has_open_batch:
+            return ((self._shapes.append, inputs[self._input].shape),), ()
+        return (), ((self, "fixed_count"),)
 
     @property
     def count(self) -> int:

@@ -22,7 +22,7 @@ from ...executors import DeviceLane, Lane
 from .copied_bytes import CopiedBytes, CopiesRing, copies_of_spans
 from .durations import COUNT_AT, NO_DURATIONS, DurationCounts, Durations
 
-__all__ = ["NodeSpan", "RunMark", "Span", "SpanRecorder", "StageTally", "busy_shares"]
+__all__ = ["NodeSpan", "RunMark", "Span", "SpanFields", "SpanRecorder", "StageTally", "busy_shares"]
 
 RunMark = tuple[int, int, int]
 """What the spans of one run have in common: (run_id, age, arrived_ns), see Span. No class, because
@@ -97,7 +97,8 @@ class TracedNode(Protocol):
     def end_ns(self) -> int: ...
 
 
-_Fields = tuple[RunMark, tuple[str, str], str, int, int, int, object]
+SpanFields = tuple[RunMark, tuple[str, str], str, int, int, int, object]
+"""A span as it is kept: its run, the place of its stage, lane, three times and part."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,12 @@ class SpanRecorder:
     """The ring of one network, and its tallies. Thread-safe."""
 
     def __init__(self, capacity: int = RING_SPANS) -> None:
-        self._ring: deque[_Fields] = deque(maxlen=capacity)
-        self._device_ring: deque[_Fields] = deque(maxlen=capacity)
-        self._uncounted: deque[_Fields] = deque()
-        self._keep = self._uncounted.append
-        self._uncounted_work: deque[_Fields] = deque()
+        self._ring: deque[SpanFields] = deque(maxlen=capacity)
+        self._device_ring: deque[SpanFields] = deque(maxlen=capacity)
+        self._uncounted: deque[SpanFields] = deque()
+        self.keep = self._uncounted.append
+        """Keeps the span of a stage on the host, until more come by ``record``."""
+        self._uncounted_work: deque[SpanFields] = deque()
         self._service: dict[tuple[str, str], DurationCounts] = {}
         self._queue: dict[tuple[str, str], DurationCounts] = {}
         self._lanes: dict[str, set[str]] = {}
@@ -154,7 +156,7 @@ class SpanRecorder:
             lane.stream.tell_times(partial(self._record_work, run, place, lane_name, name))
             lane_name = lane.host_name
             place = place[0], lane_name
-        self._keep((run, place, lane_name, queued_ns, started_ns, ended_ns, name))
+        self.keep((run, place, lane_name, queued_ns, started_ns, ended_ns, name))
         if len(self._uncounted) >= COUNT_AT:
             with self._lock:
                 self._count()
@@ -210,7 +212,7 @@ class SpanRecorder:
 
     def _count(self) -> None:
         """Add what was recorded since the last time to the tallies and the rings."""
-        by_place: dict[tuple[str, str], list[_Fields]] = {}
+        by_place: dict[tuple[str, str], list[SpanFields]] = {}
         for new, ring in (
             (self._uncounted, self._ring),
             (self._uncounted_work, self._device_ring),

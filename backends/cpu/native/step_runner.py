@@ -9,12 +9,13 @@ import struct
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ....errors import DeviceError
 from ....executors.shortage import check_memory
+from ....runtime.runs.atomic_run import AtomicTerms, Attempt
 from ....runtime.runs.stage import NO_STOP, Stop
 from ..onednn.bindings import Engine, Primitive, PrimitiveDesc
 from ..onednn.headroom import COMPILE_BYTES
@@ -24,8 +25,8 @@ __all__ = [
     "KIND_KERNEL",
     "KIND_PARTS",
     "KIND_PRIMITIVE",
+    "MOST_ATOMIC_ARRAYS",
     "STATUS_STOPPED",
-    "AlikeCalls",
     "Memories",
     "StepRunner",
     "build_mark",
@@ -56,6 +57,9 @@ STATUS_TEXTS = {
     ),
 }
 
+MOST_ATOMIC_ARRAYS = 16
+"""MAX_ARRAYS of atomic_runs.c."""
+
 _MOST_THREADS = 8
 _LEAST_EACH = 8
 """Primitives to compile for each thread: of fewer, others' CPUs cost more time than they save."""
@@ -65,18 +69,6 @@ _KEPT_BYTES = 1 << 20
 Array = np.ndarray[Any, Any]
 Failure = tuple[int, int]
 Run = Callable[..., Failure | None]
-
-
-class AlikeCalls(Protocol):
-    """The type AlikeRuns of the extension; alike_runs.c says what it does."""
-
-    def take(self, inputs: Any, /) -> tuple[Array, ...] | None:
-        """Return the arrays of a dictionary, or None if they are not like those asked for."""
-
-    def run(
-        self, taken: tuple[Array, ...], results: dict[str, Any], stop: bytearray | None, /
-    ) -> Failure | None:
-        """Run the table, and put the results by name into a dictionary."""
 
 
 class StepRunner:
@@ -90,20 +82,25 @@ class StepRunner:
         self._steps = steps
         self.kinds = {name: KIND_KERNEL + index for index, name in enumerate(steps.kernels)}
 
-    def alike_calls(
+    def atomic_runs(
         self,
         table: Array,
         thread_count: int,
         inputs: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
         outputs: Sequence[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]],
         make_array: Callable[..., Array],
-    ) -> AlikeCalls:
-        """Make the calls of runs whose arrays are of these names, shapes and types."""
+        terms: AtomicTerms,
+    ) -> Attempt:
+        """Make the call that makes runs whose arrays are of these names, shapes and types.
+
+        They are MOST_ATOMIC_ARRAYS together, at most.
+        """
         asked = tuple([(name, dtype, shape) for name, (shape, dtype) in inputs.items()])
-        made: AlikeCalls = self._steps.AlikeRuns(
-            table, thread_count, asked, tuple(outputs), np.ndarray, make_array
+        runs = self._steps.AtomicRuns(
+            table, thread_count, asked, tuple(outputs), np.ndarray, make_array, terms
         )
-        return made
+        attempt: Attempt = runs.attempt
+        return attempt
 
     def memories(self, engine: Engine, descs: Array, addresses: Array) -> Memories:
         """Make oneDNN's memory objects, which do not keep the memory alive.

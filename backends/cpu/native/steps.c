@@ -24,7 +24,7 @@
 #include <time.h>
 
 #include "teams/adopted_library.h"
-#include "alike_runs.h"
+#include "atomic_runs.h"
 #include "box_suppression.h"
 #include "float_order.h"
 #include "memories.h"
@@ -46,7 +46,7 @@
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 14
+#define INTERFACE 15
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
@@ -258,8 +258,37 @@ static PyObject *start_team(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-int run_buffers(const Py_buffer *table, PyObject *arrays, int threads, const char *stop,
-                const Py_buffer *times, const Py_buffer *spent, int64_t *step)
+int64_t monotonic_ns(void)
+{
+    return now_ns(CLOCK_MONOTONIC);
+}
+
+int64_t buffer_length(const Py_buffer *table, int64_t count, int64_t index)
+{
+    const int64_t *words = table->buf;
+    int64_t head = head_length(words, (int64_t)(table->len / (Py_ssize_t)sizeof *words));
+    return head == 0 || count != words[0] || index >= count ? -1 : words[2 + index];
+}
+
+int run_addresses(const Py_buffer *table, char *const *addresses, int64_t count, int threads)
+{
+    const int64_t *words = table->buf;
+    int64_t length = (int64_t)(table->len / (Py_ssize_t)sizeof *words);
+    int64_t head = head_length(words, length), step = 0;
+    if (execute_primitive == NULL || head == 0 || count != words[0])
+        return STATUS_TABLE;
+    struct call call = {addresses, count, NULL, 0, NULL};
+    int before = team_threads();
+    team_set_threads(threads);
+    int status = run_table(words + head, length - head, &call, &step);
+    team_set_threads(before);
+    return status;
+}
+
+/* Run a table on a tuple of arrays, with the GIL released: its status, and the index of what has
+ * failed, or -1 with an exception. times and spent may be NULL. */
+static int run_buffers(const Py_buffer *table, PyObject *arrays, int threads, const char *stop,
+                       const Py_buffer *times, const Py_buffer *spent, int64_t *step)
 {
     Py_buffer views[16], *view = views;
     char *addresses[16], **address = addresses;
@@ -372,7 +401,11 @@ release:
     if (spent.buf != NULL)
         PyBuffer_Release(&spent);
     PyBuffer_Release(&table);
-    return run_result(status, step);
+    if (status < 0)
+        return NULL;
+    if (status == STATUS_OK)
+        Py_RETURN_NONE;
+    return Py_BuildValue("iL", status, (long long)step);
 }
 
 static PyMethodDef methods[] = {
@@ -447,7 +480,7 @@ PyMODINIT_FUNC PyInit__steps(void)
         if (name == NULL || PyTuple_SetItem(names, (Py_ssize_t)index, name) < 0)
             goto fail;
     }
-    if (PyModule_AddObjectRef(module, "kernels", names) < 0 || add_alike_runs(module) < 0
+    if (PyModule_AddObjectRef(module, "kernels", names) < 0 || add_atomic_runs(module) < 0
         || PyModule_AddIntConstant(module, "interface", INTERFACE) < 0)
         goto fail;
     Py_DECREF(names);

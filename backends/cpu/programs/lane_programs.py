@@ -24,7 +24,7 @@ from ....runtime.plans.plan_cache import PLAN_COUNT
 from ..native.extension import start_team
 from ..native.step_runner import StepRunner
 from ..plans.plan import Form, Plan
-from .alike_runs import ProgramRuns
+from .atomic_runs import ProgramRuns
 from .growing_arena import GrowingArena
 from .lane_team import LaneTeam
 from .program import Program
@@ -136,19 +136,21 @@ class LanePrograms:
         lane: Lane,
         inputs: Mapping[str, Form],
         make_array: Callable[..., Array],
-        may_repeat: Callable[[], bool],
         output_names: Sequence[str],
+        same: tuple[object, str, object],
+        counters: tuple[tuple[object, str], ...],
     ) -> ProgramRuns | None:
-        """Return what computes runs like one that this plan has had here, with these inputs.
+        """Return what makes runs like one that this plan has had here, with these inputs.
 
-        None: they take more than a call.
+        ``same`` says that the plan is the one to use, ``counters`` that it was: terms of atomic
+        runs. None: they take more than a call.
         """
         program = self.program(plan, lane)
         outputs = tuple(zip(output_names, plan.made_forms, strict=True))
-        calls = program.alike_calls(inputs, outputs, make_array)
-        if calls is None:
+        make_calls = program.atomic_calls(inputs, outputs, make_array)
+        if make_calls is None:
             return None
-        return ProgramRuns(program, calls, self._lanes[lane].arena, may_repeat)
+        return ProgramRuns(program, make_calls, self._lanes[lane].arena, same, counters)
 
     def _drop_unkept(self, programs: OrderedDict[Plan, Program], plan: Plan) -> int:
         """Drop programs whose plans the network has dropped; count the plans it keeps."""

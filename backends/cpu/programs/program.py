@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +22,14 @@ import numpy as np
 from ....errors import AioInferError, DeviceError, GraphError, TensorError
 from ....executors.late_imports import late_imports
 from ....runtime.lowering.node_operands import NodeOrigin
+from ....runtime.runs.atomic_run import AtomicTerms, Attempt
 from ....runtime.runs.stage import Stop
 from ..native.step_runner import (
+    MOST_ATOMIC_ARRAYS,
     STATUS_BUFFER,
     STATUS_INDEX,
     STATUS_REGION,
     STATUS_STOPPED,
-    AlikeCalls,
     Memories,
     StepRunner,
     failure_text,
@@ -120,27 +122,29 @@ class Program:
         else:
             self._run_parts(buffers, stop, times)
 
-    def alike_calls(
+    def atomic_calls(
         self,
         inputs: Mapping[str, Form],
         outputs: Sequence[tuple[str, Form]],
         make_array: Callable[..., Array],
-    ) -> AlikeCalls | None:
-        """Make what takes the arrays of runs, and runs them, with one call each; see alike_runs.c.
+    ) -> Callable[[AtomicTerms], Attempt] | None:
+        """Return what makes, of their terms, the call that makes runs of such arrays.
 
-        None: the plan is not of one table, or its team wants to know how long it takes.
+        See atomic_runs.c. None: there are too many arrays, the plan is not of one table, or its
+        team wants to know how long it takes.
         """
         if self._only_table is None or self._team is not None:
             return None
-        return self._runner.alike_calls(
-            self._only_table, self._thread_count, inputs, outputs, make_array
+        if len(inputs) + len(outputs) > MOST_ATOMIC_ARRAYS:
+            return None
+        return partial(
+            self._runner.atomic_runs,
+            self._only_table,
+            self._thread_count,
+            inputs,
+            outputs,
+            make_array,
         )
-
-    def error_of(
-        self, failure: tuple[int, int], buffers: Sequence[Array], stop: Stop
-    ) -> BaseException:
-        """Make the error of a run that one call has made, and that has failed."""
-        return self._error(*failure, 0, buffers, stop)
 
     def _run_by_team(
         self, team: LaneTeam, buffers: tuple[Array, ...], stop: Stop, times: Array | None

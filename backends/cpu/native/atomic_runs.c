@@ -1,0 +1,457 @@
+/* Runs of one table that are like one that was run before, each from its beginning to its end in
+ * one call that keeps the interpreter's lock.
+ *
+ * While a thread has that lock, and until it runs Python or gives memory back, no other thread sees
+ * or changes anything of Python's. So a lock of threading that is free when it is looked at stays
+ * free until the call returns, which may read and write what it guards; nobody can cancel a run that
+ * is begun and ended meanwhile, or close what it uses, or interrupt it; and what is counted of it is
+ * counted at once.
+ *
+ *   AtomicRuns(table, threads, inputs, outputs, array_type, make_array, terms)
+ *
+ * inputs: ((name, dtype, shape), ...); outputs: ((name, arguments of make_array), ...), as the table
+ * has its buffers. terms are those of runtime/runs/atomic_run.py: when such a run may be, and what
+ * is noted of it. Whatever is not exactly so is not taken: Python looks at it then, and says what is
+ * wrong with it.
+ *
+ * The order is what makes it so. First comes all that may run Python: making the arrays, and objects
+ * that the garbage collector counts, as that may call anything. Then the terms are looked at, the
+ * table is run, and what is noted is noted, with numbers as the only new objects. What is replaced is
+ * let go at the very end.
+ */
+#include "atomic_runs.h"
+
+#include "steps.h"
+
+#include <string.h>
+
+enum { MAX_ARRAYS = 16 };
+
+struct input {
+    PyObject *name, *dtype; /* here and below: of `given`, which has the references */
+    Py_ssize_t *shape;
+    int rank;
+};
+
+struct atomic_runs {
+    PyObject_HEAD
+    PyObject *given; /* the arguments */
+    Py_buffer table;
+    int threads;
+    Py_ssize_t input_count, output_count;
+    struct input inputs[MAX_ARRAYS];
+    PyObject *outputs, *array_type, *make_array;
+    PyObject *same, *calls, *owner_same, *owner_lock, *owner_run, *owner_id;
+    PyObject *run_ids, *ages, *make_run, *place, *lane, *part;
+    PyObject *note_latency, *note_span, *notes, *counters;
+};
+
+static PyObject *dtype_text, *locked_text, *results_text, *duration_text;
+
+static int clear_atomic(PyObject *object)
+{
+    struct atomic_runs *self = (struct atomic_runs *)object;
+    PyObject *given = self->given;
+
+    self->given = NULL;
+    Py_XDECREF(given);
+    return 0;
+}
+
+static int visit_atomic(PyObject *object, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(((struct atomic_runs *)object)->given);
+    return 0;
+}
+
+static void free_atomic(PyObject *object)
+{
+    struct atomic_runs *self = (struct atomic_runs *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+
+    PyObject_GC_UnTrack(object);
+    for (int index = 0; index < MAX_ARRAYS; index++)
+        PyMem_Free(self->inputs[index].shape);
+    if (self->table.obj != NULL)
+        PyBuffer_Release(&self->table);
+    clear_atomic(object);
+    release(object);
+    Py_DECREF(type);
+}
+
+static int read_input(PyObject *row, struct input *input)
+{
+    PyObject *shape;
+
+    if (!PyArg_ParseTuple(row, "O!OO!", &PyUnicode_Type, &input->name, &input->dtype,
+                          &PyTuple_Type, &shape))
+        return -1;
+    input->rank = (int)PyTuple_Size(shape);
+    input->shape = PyMem_Calloc((size_t)input->rank + 1, sizeof *input->shape);
+    if (input->shape == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int axis = 0; axis < input->rank; axis++)
+        input->shape[axis] = PyLong_AsSsize_t(PyTuple_GetItem(shape, axis));
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int read_terms(PyObject *terms, struct atomic_runs *self)
+{
+    return PyArg_ParseTuple(
+        terms, "O!O!O!OOOOOOOOOOOO!O!", &PyTuple_Type, &self->same, &PyTuple_Type, &self->calls,
+        &PyTuple_Type, &self->owner_same, &self->owner_lock, &self->owner_run, &self->owner_id,
+        &self->run_ids, &self->ages, &self->make_run, &self->place, &self->lane, &self->part,
+        &self->note_latency, &self->note_span, &PyTuple_Type, &self->notes, &PyTuple_Type,
+        &self->counters);
+}
+
+static PyObject *new_atomic(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    PyObject *table, *inputs, *terms;
+
+    (void)keywords;
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    struct atomic_runs *self = (struct atomic_runs *)allocate(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->given = Py_NewRef(args);
+    if (!PyArg_ParseTuple(args, "OiO!O!OOO!", &table, &self->threads, &PyTuple_Type, &inputs,
+                          &PyTuple_Type, &self->outputs, &self->array_type, &self->make_array,
+                          &PyTuple_Type, &terms)
+        || !read_terms(terms, self))
+        goto fail;
+    self->input_count = PyTuple_Size(inputs);
+    self->output_count = PyTuple_Size(self->outputs);
+    if (self->input_count + self->output_count > MAX_ARRAYS) {
+        PyErr_Format(PyExc_ValueError, "at most %d arrays", MAX_ARRAYS);
+        goto fail;
+    }
+    if (PyObject_GetBuffer(table, &self->table, PyBUF_SIMPLE) < 0)
+        goto fail;
+    for (Py_ssize_t index = 0; index < self->input_count; index++)
+        if (read_input(PyTuple_GetItem(inputs, index), &self->inputs[index]) < 0)
+            goto fail;
+    return (PyObject *)self;
+
+fail:
+    Py_DECREF(self);
+    return NULL;
+}
+
+/* What a run has until it is noted: objects of its own, and views of its arrays. */
+struct attempt {
+    Py_buffer views[MAX_ARRAYS];
+    char *addresses[MAX_ARRAYS];
+    Py_ssize_t held;
+    PyObject *run, *results, *mark, *span;
+};
+
+/* Views an array whose bytes lie side by side: 1, 0 for another, -1 with an exception. */
+static int view_array(const struct atomic_runs *self, struct attempt *attempt, PyObject *array,
+                      int flags)
+{
+    Py_buffer *view = &attempt->views[attempt->held];
+    Py_ssize_t count = self->input_count + self->output_count;
+
+    if (PyObject_GetBuffer(array, view, flags) < 0) {
+        if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_ValueError))
+            return -1;
+        PyErr_Clear(); /* there are gaps between its elements */
+        return 0;
+    }
+    attempt->addresses[attempt->held] = view->buf;
+    attempt->held++;
+    return view->len == buffer_length(&self->table, count, attempt->held - 1);
+}
+
+/* Views the inputs if they are exactly as they were: 1; 0 if not, -1 with an exception. */
+static int take_inputs(const struct atomic_runs *self, PyObject *given, struct attempt *attempt)
+{
+    if (!PyDict_CheckExact(given) || PyDict_Size(given) != self->input_count)
+        return 0;
+    for (Py_ssize_t index = 0; index < self->input_count; index++) {
+        const struct input *input = &self->inputs[index];
+        PyObject *array = PyDict_GetItemWithError(given, input->name);
+        if (array == NULL || (PyObject *)Py_TYPE(array) != self->array_type)
+            return PyErr_Occurred() ? -1 : 0;
+        PyObject *dtype = PyObject_GetAttr(array, dtype_text);
+        int is_alike = dtype == NULL ? -1 : dtype == input->dtype;
+        if (is_alike == 0)
+            is_alike = PyObject_RichCompareBool(dtype, input->dtype, Py_EQ);
+        Py_XDECREF(dtype);
+        if (is_alike > 0)
+            is_alike = view_array(self, attempt, array, PyBUF_ND);
+        if (is_alike <= 0)
+            return is_alike;
+        const Py_buffer *view = &attempt->views[index];
+        if (view->ndim != input->rank
+            || (view->itemsize > 0 && (uintptr_t)view->buf % (uintptr_t)view->itemsize != 0))
+            return 0;
+        for (int axis = 0; axis < view->ndim; axis++)
+            if (view->shape[axis] != input->shape[axis])
+                return 0;
+    }
+    return 1;
+}
+
+/* Makes the objects of a run, and an array for each output: 1; 0 where an array is not as the table
+ * has it, -1 with an exception. */
+static int make_objects(const struct atomic_runs *self, struct attempt *attempt)
+{
+    attempt->results = PyDict_New();
+    attempt->mark = PyTuple_New(3);
+    attempt->span = PyTuple_New(7);
+    attempt->run = PyObject_CallNoArgs(self->make_run);
+    if (attempt->results == NULL || attempt->mark == NULL || attempt->span == NULL
+        || attempt->run == NULL
+        || PyObject_SetAttr(attempt->run, results_text, attempt->results) < 0)
+        return -1;
+    for (Py_ssize_t index = 0; index < self->output_count; index++) {
+        PyObject *output = PyTuple_GetItem(self->outputs, index);
+        PyObject *array = PyObject_Call(self->make_array, PyTuple_GetItem(output, 1), NULL);
+        if (array == NULL)
+            return -1;
+        int status = PyDict_SetItem(attempt->results, PyTuple_GetItem(output, 0), array);
+        if (status == 0)
+            status = view_array(self, attempt, array, PyBUF_WRITABLE);
+        else
+            status = -1;
+        Py_DECREF(array);
+        if (status <= 0)
+            return status;
+    }
+    return 1;
+}
+
+/* 1 if an attribute is this object. */
+static int is_same(PyObject *object, PyObject *name, PyObject *wanted)
+{
+    PyObject *found = PyObject_GetAttr(object, name);
+    int answer = found == NULL ? -1 : found == wanted;
+    Py_XDECREF(found);
+    return answer;
+}
+
+/* 1 if what a call returns is as true as this object. */
+static int is_answered(PyObject *call, PyObject *wanted)
+{
+    PyObject *answer = PyObject_CallNoArgs(call);
+    int truth = answer == NULL ? -1 : PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
+    return truth < 0 ? -1 : truth == (wanted == Py_True);
+}
+
+static int is_unlocked(PyObject *owner, PyObject *name)
+{
+    PyObject *lock = PyObject_GetAttr(owner, name);
+    PyObject *answer = lock == NULL ? NULL : PyObject_CallMethodObjArgs(lock, locked_text, NULL);
+    int result = answer == NULL ? -1 : answer == Py_False;
+    Py_XDECREF(answer);
+    Py_XDECREF(lock);
+    return result;
+}
+
+/* Whether a run may be, for this owner (None: it has none): 1, 0, or -1 with an exception. */
+static int may_run(const struct atomic_runs *self, PyObject *owner)
+{
+    int answer = 1;
+
+    for (Py_ssize_t index = 0; answer > 0 && index < PyTuple_Size(self->same); index++) {
+        PyObject *term = PyTuple_GetItem(self->same, index);
+        answer = is_same(PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1),
+                         PyTuple_GetItem(term, 2));
+    }
+    for (Py_ssize_t index = 0; answer > 0 && index < PyTuple_Size(self->calls); index++) {
+        PyObject *term = PyTuple_GetItem(self->calls, index);
+        answer = is_answered(PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1));
+    }
+    if (owner == Py_None || answer <= 0)
+        return answer;
+    for (Py_ssize_t index = 0; answer > 0 && index < PyTuple_Size(self->owner_same); index++) {
+        PyObject *term = PyTuple_GetItem(self->owner_same, index);
+        answer = is_same(owner, PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1));
+    }
+    return answer > 0 ? is_unlocked(owner, self->owner_lock) : answer;
+}
+
+/* Writes the items of a new tuple that nobody else has, and takes their references; -1 if one is
+ * NULL. */
+static int fill(PyObject *tuple, PyObject *const *items, Py_ssize_t count)
+{
+    int status = 0;
+
+    for (Py_ssize_t index = 0; index < count; index++)
+        if (items[index] == NULL || PyTuple_SetItem(tuple, index, items[index]) < 0)
+            status = -1;
+    return status;
+}
+
+/* Fills in what is told of a run: a new number, its duration, or NULL with an exception. */
+static PyObject *describe(const struct atomic_runs *self, struct attempt *attempt, PyObject *owner,
+                          int64_t arrived, int64_t started, int64_t ended)
+{
+    PyObject *mark[] = {
+        owner == Py_None ? PyIter_Next(self->run_ids) : PyObject_GetAttr(owner, self->owner_id),
+        PyIter_Next(self->ages),
+        PyLong_FromLongLong(arrived),
+    };
+    int status = fill(attempt->mark, mark, 3);
+    PyObject *span[] = {
+        Py_NewRef(attempt->mark),
+        Py_NewRef(self->place),
+        Py_NewRef(self->lane),
+        PyLong_FromLongLong(arrived),
+        PyLong_FromLongLong(started),
+        PyLong_FromLongLong(ended),
+        Py_NewRef(self->part),
+    };
+    PyObject *duration = PyLong_FromLongLong(ended - arrived);
+
+    if (fill(attempt->span, span, 7) == 0 && status == 0 && duration != NULL
+        && PyObject_SetAttr(attempt->run, duration_text, duration) == 0)
+        return duration;
+    Py_XDECREF(duration);
+    return NULL;
+}
+
+static void call_with(PyObject *call, PyObject *argument)
+{
+    PyObject *answer = PyObject_CallFunctionObjArgs(call, argument, NULL);
+    if (answer == NULL)
+        PyErr_Clear(); /* no memory: the run has been, and is told of as far as can be */
+    Py_XDECREF(answer);
+}
+
+static void count_one(PyObject *object, PyObject *name, PyObject *one)
+{
+    PyObject *before = PyObject_GetAttr(object, name);
+    PyObject *after = before == NULL ? NULL : PyNumber_Add(before, one);
+    if (after == NULL || PyObject_SetAttr(object, name, after) < 0)
+        PyErr_Clear();
+    Py_XDECREF(before);
+    Py_XDECREF(after);
+}
+
+/* Notes a run wherever it is counted. */
+static void note(const struct atomic_runs *self, struct attempt *attempt, PyObject *duration)
+{
+    call_with(self->note_latency, duration);
+    call_with(self->note_span, attempt->span);
+    for (Py_ssize_t index = 0; index < PyTuple_Size(self->notes); index++) {
+        PyObject *term = PyTuple_GetItem(self->notes, index);
+        call_with(PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1));
+    }
+    if (PyTuple_Size(self->counters) == 0)
+        return;
+    PyObject *one = PyLong_FromLong(1);
+    for (Py_ssize_t index = 0; one != NULL && index < PyTuple_Size(self->counters); index++) {
+        PyObject *term = PyTuple_GetItem(self->counters, index);
+        count_one(PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1), one);
+    }
+    Py_XDECREF(one);
+}
+
+/* Runs it if it may be run: 1; 0 with nothing noted, -1 so with an exception. `before` gets the run
+ * that its owner had. */
+static int run_whole(const struct atomic_runs *self, struct attempt *attempt, PyObject *owner,
+                     int64_t arrived, PyObject **before)
+{
+    int answer = may_run(self, owner);
+    if (answer <= 0)
+        return answer;
+    int64_t started = monotonic_ns();
+    if (run_addresses(&self->table, attempt->addresses, attempt->held, self->threads) != 0)
+        return 0; /* the usual way finds it, too, and says what it is */
+    PyObject *duration = describe(self, attempt, owner, arrived, started, monotonic_ns());
+    if (duration == NULL)
+        return -1;
+    if (owner != Py_None) {
+        *before = PyObject_GetAttr(owner, self->owner_run);
+        if (*before == NULL || PyObject_SetAttr(owner, self->owner_run, attempt->run) < 0) {
+            Py_DECREF(duration);
+            return -1;
+        }
+    }
+    note(self, attempt, duration);
+    Py_DECREF(duration);
+    return 1;
+}
+
+static PyObject *attempt_run(PyObject *object, PyObject *const *args, Py_ssize_t count)
+{
+    const struct atomic_runs *self = (struct atomic_runs *)object;
+    struct attempt attempt;
+    PyObject *before = NULL;
+    int64_t arrived = monotonic_ns();
+
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "attempt(inputs, owner)");
+        return NULL;
+    }
+    attempt.held = 0;
+    attempt.run = attempt.results = attempt.mark = attempt.span = NULL;
+    int answer = take_inputs(self, args[0], &attempt);
+    if (answer > 0)
+        answer = make_objects(self, &attempt);
+    if (answer > 0)
+        answer = run_whole(self, &attempt, args[1], arrived, &before);
+    if (answer < 0 && PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        PyErr_Clear();
+        answer = 0;
+    }
+    while (attempt.held > 0)
+        PyBuffer_Release(&attempt.views[--attempt.held]);
+    Py_XDECREF(attempt.results);
+    Py_XDECREF(attempt.mark);
+    Py_XDECREF(attempt.span);
+    Py_XDECREF(before);
+    if (answer > 0)
+        return attempt.run;
+    Py_XDECREF(attempt.run);
+    if (answer < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"attempt", (PyCFunction)(void (*)(void))attempt_run, METH_FASTCALL,
+     "attempt(inputs, owner)\n\n"
+     "Run the table on the arrays of a dictionary and return the run, ended and noted; None, with\n"
+     "nothing noted, if arrays or terms are not exactly as they have to be."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "What runs a table on arrays that are like those before; see atomic_runs.c."},
+    {Py_tp_new, new_atomic},
+    {Py_tp_dealloc, free_atomic},
+    {Py_tp_traverse, visit_atomic},
+    {Py_tp_clear, clear_atomic},
+    {Py_tp_methods, methods},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "_steps.AtomicRuns",
+    .basicsize = sizeof(struct atomic_runs),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = slots,
+};
+
+int add_atomic_runs(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&spec);
+    int status = type == NULL ? -1 : PyModule_AddObjectRef(module, "AtomicRuns", type);
+    Py_XDECREF(type);
+    dtype_text = PyUnicode_InternFromString("dtype");
+    locked_text = PyUnicode_InternFromString("locked");
+    results_text = PyUnicode_InternFromString("results");
+    duration_text = PyUnicode_InternFromString("duration_ns");
+    if (dtype_text == NULL || locked_text == NULL || results_text == NULL || duration_text == NULL)
+        return -1;
+    return status;
+}
