@@ -30,7 +30,7 @@ from ....runtime.plans.plan_cache import PlanLimits
 from ....runtime.properties.properties import INPUT_SHAPES, Configuration, Metric, slot_count
 from ....runtime.runs.admission import ticket_of
 from ....runtime.runs.bindings import Bindings, NodeProfile
-from ....runtime.runs.stage import Stage, Stop
+from ....runtime.runs.stage import Again, Stage, Stop
 from ....runtime.tensors.tensor import Port, ports_of
 from ....runtime.tracing.statistics import PlanStatistics
 from ..compiler import Compiler
@@ -48,7 +48,7 @@ from .native_operators import NativeStep, find_native, find_writer
 from .planned_piece import PlannedPiece
 from .size_runs import SizeSteps
 from .stepped_nodes import SteppedNodes, is_left_to_numpy
-from .stream_run import StreamRun
+from .stream_run import NotOnThisLane, StreamRun
 
 __all__ = ["PiecedNetwork"]
 
@@ -81,6 +81,12 @@ class PiecedNetwork(ExecutableNetwork):
             core=core,
         )
         self._model, self._engine = model, engine
+        self.may_run_inline = not any(
+            node.user_kernel is not None
+            or any(isinstance(value, Graph) for value in node.attributes.values())
+            for node in model.graph.nodes
+        )
+        """False where users' code runs, and where data may say how often something is repeated."""
         self._symbols = _symbols_of(model)
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
@@ -186,6 +192,16 @@ class PiecedNetwork(ExecutableNetwork):
             return slot.compute(lane)
 
         self._streams.run_on_each(compute)
+        lane = self._streams.borrow_lane() if self.inline_route is not None else None
+        if lane is not None:
+            try:
+                compute(lane)
+            finally:
+                lane.give_back()
+
+    def is_callers(self, lane: Lane) -> bool:
+        """True for the lane of threads that run short runs themselves, and must not wait."""
+        return lane.index >= self._streams.config.stream_count
 
     def _plan_statistics(self) -> PlanStatistics:
         return PlanStatistics.total(piece.plans.statistics() for piece in self._pieces)
@@ -277,7 +293,7 @@ class _PiecedSlot(Slot):
     def __init__(self, network: PiecedNetwork) -> None:
         self._network = network
         self.stages = (Stage("compute", network._streams, self.compute),)
-        self.may_run_inline = False
+        self.may_run_inline = network.may_run_inline
 
     def compute(self, lane: Lane) -> Ready:
         """Compute the run that has the slot, on this stream."""
@@ -285,10 +301,12 @@ class _PiecedSlot(Slot):
         profile: list[StepTime] | None
         times: list[NodeProfile] | None
         profile, times = (None, None) if bindings.profile is None else ([], [])
-        lengths = network.lengths_in(bindings.inputs)
-        run = StreamRun(self.stop.raise_if_set, lengths, self.stop, lane, times)
+        lengths, may_wait = network.lengths_in(bindings.inputs), not network.is_callers(lane)
+        run = StreamRun(self.stop.raise_if_set, lengths, self.stop, lane, times, may_wait)
         try:
             results = network.steps.run_within(bindings.inputs, run, profile)
+        except NotOnThisLane:
+            return Again(NOW)
         except AioInferError:
             raise
         except Exception as error:

@@ -22,7 +22,7 @@ from ..programs.lane_programs import LanePrograms
 from ..programs.node_times import node_times
 from ..programs.run_arrays import as_buffer
 from .contraction import PieceModel
-from .stream_run import StreamRun
+from .stream_run import NotOnThisLane, StreamRun
 
 __all__ = ["PlannedPiece"]
 
@@ -72,7 +72,8 @@ class PlannedPiece:
     def __call__(self, row: Sequence[Any], run: Run) -> list[Any]:
         """Compute the piece for these arrays; new arrays come out. Waits for a missing plan.
 
-        Raises TensorError for what the piece cannot be given, and what its plan raises.
+        Raises TensorError for what the piece cannot be given, and what its plan raises; or
+        NotOnThisLane.
         """
         assert isinstance(run, StreamRun)
         assert run.lane is not None
@@ -80,8 +81,12 @@ class PlannedPiece:
         given = [self._array(index, value) for index, value in enumerate(row)]
         pending = self.plans.request(dict(zip(self._names, given, strict=True)))
         if not pending.is_built:
+            if not run.may_wait:
+                raise NotOnThisLane
             _wait(pending, run.owner)
         plan = pending.plan
+        if plan.thread_count > run.lane.thread_count:
+            raise NotOnThisLane
         program = self._programs.program(plan, run.lane)
         made = [np.empty(shape, dtype) for shape, dtype in plan.output_forms]
         buffers = tuple([as_buffer(array) for array in (*given, *made)])

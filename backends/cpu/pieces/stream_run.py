@@ -9,7 +9,15 @@ from ....runtime.interpretation.control_flow import Run
 from ....runtime.runs.bindings import NodeProfile
 from ....runtime.runs.stage import NO_STOP, Stop
 
-__all__ = ["StreamRun"]
+__all__ = ["NotOnThisLane", "StreamRun"]
+
+
+class NotOnThisLane(BaseException):
+    """What a run on the lane for callers raises where it would wait, or wants a team.
+
+    No Exception, which what runs nodes would take for an error of the node. Nothing has been done
+    that a run from the beginning does not do again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,3 +27,5 @@ class StreamRun(Run):
     owner: Stop = NO_STOP
     lane: Lane | None = None
     times: list[NodeProfile] | None = None
+    may_wait: bool = True
+    """False on the lane for callers."""
