@@ -21,6 +21,8 @@ class Choice:
 
     where: str
     answers: dict[str, SupportMap] = field(default_factory=dict)
+    takes: dict[str, bool] = field(default_factory=dict)
+    """Whether each device that was asked is there and takes every node."""
     refusals: list[str] = field(default_factory=list)
     installs: dict[str, str] = field(default_factory=dict)
     """Devices that are only not installed, and the commands that install them."""

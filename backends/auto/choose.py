@@ -16,7 +16,10 @@ from .properties import PRIORITIES
 
 __all__ = [
     "AFTER_AS_PROCESSOR",
+    "BY_NUMPY",
     "DEFAULT_ORDER",
+    "HOP_S",
+    "SPEEDS",
     "Piece",
     "by_speed",
     "default_turns",
@@ -38,11 +41,17 @@ CARRIED_BYTES_PER_S = 5e9
 """What a hand-over from one device to the next costs."""
 
 SPEEDS: Mapping[str, DeviceSpeed] = {
-    "CPU": DeviceSpeed(20e9, 8e9, CARRIED_BYTES_PER_S, HOP_S, 2e-6),
-    "ONNXRUNTIME": DeviceSpeed(16e9, 8e9, CARRIED_BYTES_PER_S, HOP_S, 4e-6),
+    "CPU": DeviceSpeed(80e9, 8e9, CARRIED_BYTES_PER_S, HOP_S, 2e-6),
+    "ONNXRUNTIME": DeviceSpeed(64e9, 8e9, CARRIED_BYTES_PER_S, HOP_S, 4e-6),
     "REFERENCE": DeviceSpeed(0.4e9, 4e9, CARRIED_BYTES_PER_S, HOP_S, 40e-6),
 }
 """Of what computes on the processor."""
+
+BY_NUMPY = frozenset({"REFERENCE"})
+"""Those of them that have nothing but numpy, so that no node gains by going there."""
+
+_RUN_S = {"ONNXRUNTIME": 40e-6}
+"""What a run takes beside its nodes, where that is much."""
 
 
 def default_turns(devices: Sequence[str], is_processor: Callable[[str], bool]) -> Iterator[str]:
@@ -118,10 +127,14 @@ def joint_devices(taken: Mapping[str, Collection[str]], nodes: Collection[str]) 
 
 @dataclass(frozen=True)
 class Piece:
-    """Nodes that run on one device, one behind the other."""
+    """Nodes that run on one device, one behind the other.
+
+    ``numpy_s`` is what those take that the device leaves to numpy; ``costs`` are the others'.
+    """
 
     device: str
     costs: Sequence[NodeCost]
+    numpy_s: float = 0.0
 
 
 def expected_s(pieces: Iterable[Piece], carried_bytes: Iterable[int] = ()) -> float:
@@ -130,5 +143,6 @@ def expected_s(pieces: Iterable[Piece], carried_bytes: Iterable[int] = ()) -> fl
     for count, piece in enumerate(pieces):
         if piece.device not in SPEEDS:
             return math.inf
-        total_s += sum(map(SPEEDS[piece.device].node_s, piece.costs)) + (HOP_S if count else 0.0)
+        total_s += sum(map(SPEEDS[piece.device].node_s, piece.costs)) + piece.numpy_s
+        total_s += _RUN_S.get(piece.device, 0.0) + (HOP_S if count else 0.0)
     return total_s + sum(carried_bytes) / CARRIED_BYTES_PER_S

@@ -6,7 +6,6 @@ import functools
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ...errors import AioInferError, DeviceError, NotSupportedError, UnsupportedOpError
@@ -14,14 +13,11 @@ from ...runtime.devices.device_name import devices_inside, parse_device
 from ...runtime.devices.virtual_plugin import DEVICE_PROPERTIES, VirtualPlugin
 from ...runtime.graph import Model
 from ...runtime.network.executable_network import ExecutableNetwork
-from ...runtime.network.states.state_pairs import find_pairs
 from ...runtime.passes import SupportMap
 from ...runtime.properties.properties import (
     ALLOW_AUTO_BATCHING,
     CACHE_DIR,
     INLINE_THRESHOLD_US,
-    INPUT_SHAPES,
-    OUTPUT_LOCATION,
     PERFORMANCE_HINT,
     Configuration,
     Property,
@@ -29,10 +25,20 @@ from ...runtime.properties.properties import (
 from ...runtime.runs.stage import Stop
 from .candidate import Candidate
 from .choice import Choice, listed, refused_nodes
-from .choose import DEFAULT_ORDER, by_speed, default_turns, joint_devices, unheld, without
-from .cut_or_whole import CUT_ON, CutChoice, choose_cut
+from .choose import (
+    BY_NUMPY,
+    DEFAULT_ORDER,
+    SPEEDS,
+    by_speed,
+    default_turns,
+    joint_devices,
+    unheld,
+    without,
+)
+from .cut_or_whole import CUT_ON, CutChoice, weigh
 from .executable_network import AutoNetwork, Surroundings
 from .held_devices import held_devices, hold
+from .load import Load
 from .measuring import measured_s
 from .properties import (
     AUTO_PROPERTIES,
@@ -40,7 +46,7 @@ from .properties import (
     ENABLE_STARTUP_FALLBACK,
     MODEL_PRIORITY,
 )
-from .speed_memory import SpeedMemory, model_key
+from .speed_memory import SpeedMemory
 
 __all__ = ["AutoPlugin"]
 
@@ -85,7 +91,7 @@ class AutoPlugin(VirtualPlugin):
     def load_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         choice = Choice(f"{self.name} for model {model.name!r}")
         is_disposable, model.is_disposable = model.is_disposable, False  # the next may need it
-        network = self._load(_Load(model, config, choice, is_disposable))
+        network = self._load(Load(model, config, choice, is_disposable))
         if is_disposable and not isinstance(network, AutoNetwork):
             model.is_disposable = True  # which networks of it ask for
             model.dispose()
@@ -93,7 +99,7 @@ class AutoPlugin(VirtualPlugin):
         _log.info("model %r goes to %s; %s", model.name, network.device, choice.refusals or "")
         return network
 
-    def _load(self, load: _Load) -> ExecutableNetwork:
+    def _load(self, load: Load) -> ExecutableNetwork:
         config, choice = load.config, load.choice
         takers = self._takers(load.model, config, choice)
         if (
@@ -114,17 +120,19 @@ class AutoPlugin(VirtualPlugin):
             if len(candidates) > 1:
                 return self._load_moving(load, candidates)
             takers = iter(())
-        cut = self._cut(load, first)
-        if cut is not None and not cut.is_cut:
-            load.choice.weighed = cut.reason
-        elif cut is not None:
-            return self._own(load, self.core.load_network(*cut.arguments(load.model)), cut.reason)
+        weighed = self._weigh(load, first)
+        if weighed is not None and not weighed.is_taken:
+            choice.weighed = weighed.reason
+        elif weighed is not None and (weighed.is_cut or load.memory is None):
+            network = self._try(load, weighed.device, weighed.config)
+            if network is not None:
+                return self._own(load, network, weighed.reason)
         if load.memory is not None:
             return self._load_fastest(load, [first, *takers])
         return self._load_first(load, [first], takers)
 
     def _load_first(
-        self, load: _Load, first: Iterable[str], others: Iterator[str]
+        self, load: Load, first: Iterable[str], others: Iterator[str]
     ) -> ExecutableNetwork:
         """Load on the first device that can; each gets to know of its load alone."""
         choice = load.choice
@@ -138,7 +146,7 @@ class AutoPlugin(VirtualPlugin):
                 return self._own(load, network)
         raise choice.error(self.advise(load.model, choice.answers))
 
-    def _load_fastest(self, load: _Load, devices: Sequence[str]) -> ExecutableNetwork:
+    def _load_fastest(self, load: Load, devices: Sequence[str]) -> ExecutableNetwork:
         """Load on the device that was measured to be fastest; those that are new are measured."""
         loaded: dict[str, ExecutableNetwork] = {}
         try:
@@ -164,7 +172,7 @@ class AutoPlugin(VirtualPlugin):
                 network.close()
         raise load.choice.error(self.advise(load.model, load.choice.answers))
 
-    def _load_on_all(self, load: _Load, takers: Sequence[str]) -> ExecutableNetwork:
+    def _load_on_all(self, load: Load, takers: Sequence[str]) -> ExecutableNetwork:
         """Share requests out among all devices; a hint asks for that."""
         if not takers:
             return self._load_divided(load)
@@ -176,7 +184,7 @@ class AutoPlugin(VirtualPlugin):
         kept.pop(PERFORMANCE_HINT.key, None)
         return self._own(load, self.core.load_network(load.model, device, kept))
 
-    def _load_divided(self, load: _Load) -> ExecutableNetwork:
+    def _load_divided(self, load: Load) -> ExecutableNetwork:
         """Load over several devices what none of them takes alone; raises if they do not either."""
         choice = load.choice
         together = self._together(choice, load.config)
@@ -197,7 +205,7 @@ class AutoPlugin(VirtualPlugin):
         device = f"HETERO:{','.join(parts)}"
         return device, self._cut_config(device, parts, config)
 
-    def _load_moving(self, load: _Load, devices: Sequence[str]) -> ExecutableNetwork:
+    def _load_moving(self, load: Load, devices: Sequence[str]) -> ExecutableNetwork:
         """Load a network that moves between devices, with the first that is there quickly."""
         model, config = load.model, load.config
         kept = model if load.is_disposable else model.copy()
@@ -223,7 +231,7 @@ class AutoPlugin(VirtualPlugin):
             raise
 
     def _first_of(
-        self, load: _Load, candidates: Sequence[Candidate], bring: Any
+        self, load: Load, candidates: Sequence[Candidate], bring: Any
     ) -> tuple[Candidate | None, Candidate | None]:
         """Load what serves first, and name what is to serve as soon as it is compiled."""
         order = list(candidates)
@@ -242,13 +250,13 @@ class AutoPlugin(VirtualPlugin):
             return candidate, wanted
         return None, None
 
-    def _own(self, load: _Load, network: ExecutableNetwork, why: str = "") -> ExecutableNetwork:
+    def _own(self, load: Load, network: ExecutableNetwork, why: str = "") -> ExecutableNetwork:
         """Have a device's own network say why it was chosen."""
         reasons = [*load.choice.refusals, *filter(None, [load.choice.weighed, why])]
         network.reason = "; ".join(["chosen by AUTO", *reasons])
         return network
 
-    def _try(self, load: _Load, device: str, values: Mapping[str, Any]) -> ExecutableNetwork | None:
+    def _try(self, load: Load, device: str, values: Mapping[str, Any]) -> ExecutableNetwork | None:
         try:
             return self.core.load_network(load.model, device, values)
         except (DeviceError, NotSupportedError) as error:
@@ -262,27 +270,37 @@ class AutoPlugin(VirtualPlugin):
         is_asked_for = ENABLE_RUNTIME_FALLBACK.key in config.given
         return (is_asked_for and config[ENABLE_RUNTIME_FALLBACK]) or self._is_accelerator(device)
 
-    def _cut(self, load: _Load, whole: str) -> CutChoice | None:
-        """Decide whether CPU should run what it can of a model that it refuses in part."""
+    def _weigh(self, load: Load, first: str) -> CutChoice | None:
+        """Decide where a model goes that CPU refuses in part, or leaves to numpy in part."""
         if "HETERO" not in self.core.plugin_names:
             return None
+        model, config, choice = load.model, load.config, load.choice
         try:
-            return choose_cut(
-                self.core, load.model, whole, load.choice.answers,
-                lambda device: self._cut_config(device, [CUT_ON, whole], load.config),
+            return weigh(
+                self.core, model, first, choice.answers, lambda: self._compiling(config),
+                lambda other: self._takes(other, model, config, choice),
+                lambda device, parts: self._cut_config(device, parts, config),
             )  # fmt: skip
         except (DeviceError, NotSupportedError, UnsupportedOpError) as error:
-            load.choice.refusals.append(f"it cannot be cut: {error}")
+            choice.refusals.append(f"it cannot be cut: {error}")
             return None
+
+    def _compiling(self, config: Configuration) -> list[str]:
+        """List what may have compiled code on the processor where CPU has none."""
+        names = [name for name in self._named(config)[0] if name in SPEEDS and name not in BY_NUMPY]
+        held = held_devices()
+        return [name for name in unheld(names, held, config[MODEL_PRIORITY]) if name != CUT_ON]
 
     def _cut_config(
         self, device: str, parts: Sequence[str], config: Configuration
     ) -> dict[str, Any]:
-        """Collect what HETERO is given: what only its devices know, goes to them.
+        """Collect what a device is given: of HETERO's, what only its parts know, goes to them.
 
         None of its runs stays on a caller's thread, and it takes no INLINE_THRESHOLD_US for them.
         """
         values = self.device_config(device, config)
+        if not parts:
+            return values
         nested: dict[str, dict[str, Any]] = {}
         for part in parts:
             own = self.device_config(part, config)
@@ -293,23 +311,38 @@ class AutoPlugin(VirtualPlugin):
     def _takers(self, model: Model, config: Configuration, choice: Choice) -> Iterator[str]:
         """Yield the devices that take every node, in order; notes why others do not."""
         for device in self._candidates(config):
-            try:
-                self.core.resolve_device(device)
-            except DeviceError as error:
-                choice.refusals.append(f"{device} is not there: {error}")
-                if error.install and parse_device(device).name in ON_ANY_MACHINE:
-                    choice.installs[device] = error.install
-                continue
-            values = self.device_config(device, config)
-            answers = choice.answers[device] = self.core.query_network(model, device, values)
-            refused = refused_nodes(answers)
-            if refused:
-                choice.refusals.append(f"{device} refuses {listed(refused)}")
-            else:
+            if self._takes(device, model, config, choice):
                 yield device
+
+    def _takes(self, device: str, model: Model, config: Configuration, choice: Choice) -> bool:
+        """Ask a device, once, whether it takes every node; notes why it does not."""
+        if device in choice.takes:
+            return choice.takes[device]
+        choice.takes[device] = False
+        try:
+            self.core.resolve_device(device)
+        except DeviceError as error:
+            choice.refusals.append(f"{device} is not there: {error}")
+            if error.install and parse_device(device).name in ON_ANY_MACHINE:
+                choice.installs[device] = error.install
+            return False
+        values = self.device_config(device, config)
+        answers = choice.answers[device] = self.core.query_network(model, device, values)
+        refused = refused_nodes(answers)
+        if refused:
+            choice.refusals.append(f"{device} refuses {listed(refused)}")
+        choice.takes[device] = not refused
+        return not refused
 
     def _candidates(self, config: Configuration) -> Iterable[str]:
         """Return the devices to try; raises DeviceError for a listed one that is not registered."""
+        devices, is_listed = self._named(config)
+        turns = devices if is_listed else default_turns(devices, self._is_processor)
+        held = held_devices()
+        return unheld(list(turns), held, config[MODEL_PRIORITY]) if held else turns
+
+    def _named(self, config: Configuration) -> tuple[Sequence[str], bool]:
+        """Return the devices that may be tried, and whether a list gives their order."""
         self.devices_without_counts(config)  # refuses counts
         entries, known = self.priorities(config), self.core.plugin_names
         for entry in entries:
@@ -324,9 +357,7 @@ class AutoPlugin(VirtualPlugin):
             devices = without(devices, excluded, self._ids_of)
             if not devices:
                 raise DeviceError(f"{config.device}: {excluded} leave no device; leave fewer out")
-        turns = devices if listed else default_turns(devices, self._is_processor)
-        held = held_devices()
-        return unheld(list(turns), held, config[MODEL_PRIORITY]) if held else turns
+        return devices, bool(listed)
 
     def _ids_of(self, device: str) -> list[str]:
         try:
@@ -361,37 +392,6 @@ def warn_once(name: str, installs: tuple[tuple[str, str], ...]) -> None:
         SLOWEST,
         ways,
     )
-
-
-@dataclass
-class _Load:
-    """One load: the model, what is asked, and what is known of its speed."""
-
-    model: Model
-    config: Configuration
-    choice: Choice
-    is_disposable: bool
-    memory: SpeedMemory | None = None
-    times_s: dict[str, float] = field(default_factory=dict)
-    _key: str = ""
-
-    @property
-    def may_move(self) -> bool:
-        """What requests keep, and outputs that stay, lie in the memory of one device."""
-        has_locations = bool(self.config.value_or_default(OUTPUT_LOCATION))
-        return not has_locations and not find_pairs(self.model, self.config)
-
-    def remember(self, memory: SpeedMemory) -> None:
-        """Look up what is known of the model."""
-        kept = {key: str(self.config[key]) for key in (INPUT_SHAPES.key, "PERFORMANCE_HINT")}
-        self.memory, self._key = memory, model_key(self.model, kept)
-        self.times_s = memory.times_s(self._key)
-
-    def note(self, device: str, time_s: float) -> None:
-        """Remember what was measured."""
-        self.times_s[device] = time_s
-        if self.memory is not None:
-            self.memory.note(self._key, {device: time_s})
 
 
 def _is(device: str, name: str) -> bool:

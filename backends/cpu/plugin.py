@@ -31,7 +31,7 @@ from ...runtime.properties.properties import (
 )
 from .compiler import Compiler
 from .executable_network import CpuNetwork
-from .kernels.registry import KERNELS
+from .kernels.registry import KERNELS, is_by_numpy
 from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import Engine, OneDnnError, open_engine
 from .onednn.post_ops import slow_steps
@@ -215,6 +215,9 @@ class CpuPlugin(Plugin):
 
     def find_unsupported(self, model: Model, config: Configuration) -> dict[str, str]:
         return self._stepped(model).unsupported_nodes(model.graph)
+
+    def find_implementations(self, model: Model, _config: Configuration) -> Mapping[str, str]:
+        return {node.name: "numpy" for node in model.graph.nodes if is_by_numpy(node)}
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         stepped = self._stepped(model)

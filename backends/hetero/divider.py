@@ -13,7 +13,7 @@ from typing import Any
 
 from ...errors import ClosedError, DeviceError, UnsupportedOpError
 from ...executors.cached_property import cached_property
-from ...runtime.costs import Shapes
+from ...runtime.costs import NUMPY, Shapes
 from ...runtime.devices.extension import NodeRule, TypeRuleOf, find_extension, tell_types
 from ...runtime.devices.plugin import CoreHandle
 from ...runtime.graph import Model, Node
@@ -59,6 +59,14 @@ class Takers:
                 and (wish is None or wish.device == device)
             }
         return frozenset(found or {str(node.affinity)})
+
+    def by_numpy(self, node: Node) -> frozenset[str]:
+        """Return the devices that leave a node to numpy."""
+        return frozenset(
+            device
+            for device, said in self.answers.items()
+            if any(name in said and said[name].implementation == NUMPY for name in node.fused_from)
+        )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ from ..graph import Graph, Node, TensorType, Value
 
 __all__ = ["NodeCost", "Shapes", "crossing_bytes", "node_cost", "value_bytes"]
 
+_ONE_BY_ONE = 256.0
+"""Operations of vectors in the time of an element that is looked up or compared by itself."""
+
 Shapes = Mapping[str, tuple[int, ...]]
 """By names of values, where more is known than their types say."""
 
@@ -166,6 +169,25 @@ def _read(node: Node, shapes: Shapes) -> float:
     return float(_count(node.input_at(0), shapes))
 
 
+def _regions(node: Node, shapes: Shapes) -> float:
+    """Each region is supposed to be a quarter of its picture."""
+    pictures, regions = (_shape(node.input_at(index), shapes) for index in (0, 1))
+    return _ONE_BY_ONE / 16 * math.prod(regions[:1]) * math.prod(pictures[1:])
+
+
+def _frames(node: Node, shapes: Shapes) -> float:
+    """Each element made is a product with a whole frame."""
+    window, length = node.input_at(2), node.input_at(3)
+    frame = math.prod(_shape(window, shapes))
+    if length is not None and length.constant is not None:
+        frame = int(length.constant.reshape(-1)[0])
+    return 2.0 * _made(node, shapes) * frame
+
+
+def _of_each_read(count: float) -> Callable[[Node, Shapes], float]:
+    return lambda node, shapes: count * _read(node, shapes)
+
+
 def _several(count: float) -> Callable[[Node, Shapes], float]:
     return lambda node, shapes: count * _made(node, shapes)
 
@@ -176,24 +198,30 @@ _FORMULAS: dict[str, Callable[[Node, Shapes], float]] = {
     "Conv": _convolution,
     "ConvInteger": _convolution,
     "ConvTranspose": _transposed_convolution,
+    "Det": _of_each_read(2 * _ONE_BY_ONE),
     "Einsum": _einsum,
     "GRU": _recurrent,
     "Gelu": _several(16),
     "Gemm": _product,
     "GlobalAveragePool": _read,
     "GlobalMaxPool": _read,
+    "GridSample": _several(_ONE_BY_ONE),
     "LSTM": _recurrent,
     "LayerNormalization": _several(8),
     "MatMul": _product,
     "MatMulInteger": _product,
     "MaxPool": _window,
+    "MaxRoiPool": _regions,
+    "OneHot": _several(_ONE_BY_ONE),
     "QLinearConv": lambda node, shapes: _quantized(node, shapes, 3, False),
     "QLinearMatMul": lambda node, shapes: _quantized(node, shapes, 0, True),
     "RNN": _recurrent,
     "ReduceMax": _read,
     "ReduceMean": _read,
     "ReduceSum": _read,
+    "STFT": _frames,
     "Softmax": _several(16),
+    "TfIdfVectorizer": _of_each_read(16 * _ONE_BY_ONE),
 }
 """Operations by operator, where they are not one for each element made."""
 

@@ -180,6 +180,14 @@ class Plugin(ABC):
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         """Compile a transformed model, which is the plugin's own. May take long; blocks."""
 
+    def find_implementations(self, _model: Model, _config: Configuration) -> Mapping[str, str]:
+        """(optional) Tell by name what will compute nodes of a transformed model that it takes.
+
+        As far as that is known before they are compiled, and worth a decision: AUTO weighs what
+        ``runtime.costs`` has a price for, which is ``numpy``. By default nothing is told.
+        """
+        return {}
+
     def why_no_device(self) -> str | None:
         """(optional) Say why there is no device to load on, for one that answers queries even so.
 
@@ -289,8 +297,11 @@ class Plugin(ABC):
         """Answer for each original node: supported, or the reason why not."""
         transformed, report = self.transform_network(model, config)
         reasons = self.find_unsupported(transformed, config)
+        told = self.find_implementations(transformed, config)
         verdict = {
-            node.name: Support(node.name not in reasons, reasons.get(node.name, ""))
+            node.name: Support(False, reasons[node.name])
+            if node.name in reasons
+            else Support(True, "", told.get(node.name, ""))
             for node in transformed.graph.nodes
         }
         names = dict.fromkeys(name for node in model.graph.nodes for name in node.fused_from)

@@ -12,10 +12,14 @@ __all__ = ["Support", "SupportMap", "map_to_original"]
 
 
 class Support(NamedTuple):
-    """Whether a device runs a node; ``reason`` says why not, or, at will, on what condition."""
+    """Whether a device runs a node; ``reason`` says why not, or, at will, on what condition.
+
+    ``implementation``: what will compute it, where the device says that before it compiles.
+    """
 
     supported: bool
     reason: str = ""
+    implementation: str = ""
 
 
 SupportMap = dict[str, Support]
@@ -31,8 +35,9 @@ def map_to_original(
     """Answer for each node of the file, from the answers for the nodes of the rewritten graph.
 
     A node is supported if every node that stands for it is: one fused into a supported and into an
-    unsupported node is not, with the reason of the latter. A node that a pass removed
-    (``PassReport.removed_names``) is supported. ``verdict`` is by the names of the rewritten main
+    unsupported node is not, with the reason of the latter. The first that tells an implementation
+    tells it for the node of the file. A node that a pass removed (``PassReport.removed_names``) is
+    supported. ``verdict`` is by the names of the rewritten main
     graph; a node that it leaves out is not supported. Raises GraphError for a name that neither a
     node nor ``removed_names`` accounts for. Pure; O(nodes).
     """
@@ -57,10 +62,12 @@ _SUPPORTED = Support(True)
 
 
 def _answer(name: str, rewritten: Iterable[Node], verdict: Mapping[str, Support]) -> Support:
+    implementation = ""
     for node in rewritten:
         answer = verdict.get(node.name, _MISSING)
         if not answer.supported and node.name != name:
             return Support(False, f"{answer.reason} (it is part of {node.op} {node.name!r})")
         if not answer.supported:
             return answer
-    return _SUPPORTED
+        implementation = implementation or answer.implementation
+    return Support(True, "", implementation) if implementation else _SUPPORTED

@@ -35,6 +35,9 @@ DEVICES = {
 ELSEWHERE = {
     "CPU": {
         *("Attention", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "Einsum"),
+        *("AffineGrid", "BitCast", "BlackmanWindow", "CenterCropPad", "Col2Im", "CumProd", "Det"),
+        *("GridSample", "HammingWindow", "HannWindow", "Hardmax", "LpNormalization", "MaxRoiPool"),
+        *("MaxUnpool", "MeanVarianceNormalization", "MelWeightMatrix", "STFT", "TfIdfVectorizer"),
         *("EyeLike", "GRU", "MatMulInteger"),
         *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "RoiAlign"),
         "ScatterElements",

@@ -25,16 +25,37 @@ __all__ = ["lower_by_numpy", "node_function"]
 Array = np.ndarray[Any, Any]
 
 _OPERATORS = (
+    "BitCast",
+    "CumProd",
     "CumSum",
+    "Det",
     "Einsum",
     "EyeLike",
     "GatherElements",
     "GatherND",
+    "GridSample",
+    "Hardmax",
+    "LpNormalization",
     "MatMulInteger",
+    "MaxRoiPool",
+    "MeanVarianceNormalization",
     "ReverseSequence",
     "ScatterElements",
+    "TfIdfVectorizer",
     "Trilu",
 )
+_SIZED_OPERATORS = {
+    "AffineGrid": (1,),
+    "BlackmanWindow": (0,),
+    "CenterCropPad": (1,),
+    "Col2Im": (1, 2),
+    "HammingWindow": (0,),
+    "HannWindow": (0,),
+    "MaxUnpool": (2,),
+    "MelWeightMatrix": (0, 1, 2, 3, 4),
+    "STFT": (1, 3),
+}
+"""Operators whose results have lengths that inputs of these indices tell."""
 
 _ML_OPERATORS = (
     "ArrayFeatureExtractor",
@@ -85,6 +106,12 @@ def lower_by_numpy(node: Node, builder: PlanBuilder) -> None:
     attributes = (item if isinstance(item, list) else [item] for item in node.attributes.values())
     knows_lengths = any(map(has_sym_ints, attributes))
     builder.numpy(function, [*reads, *made], knows_lengths=knows_lengths, node=node)
+
+
+for _op_type, _indices in _SIZED_OPERATORS.items():
+    kernel(_op_type, dtypes=None, refuses=refuses_operator, constant_inputs=_indices)(
+        lower_by_numpy
+    )
 
 
 def node_function(node: Node, opsets: Mapping[str, int]) -> Callable[..., None]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....runtime.graph import DType
+from ....runtime.graph import DType, Node
 from ....runtime.lowering.kernel_registry import KernelRegistry
 
 if TYPE_CHECKING:
     from ..plans.plan_builder import PlanBuilder
 
-__all__ = ["FAMILIES", "FLOATS", "INTEGERS", "KERNELS", "kernel"]
+__all__ = ["FAMILIES", "FLOATS", "INTEGERS", "KERNELS", "NUMPY_OPERATORS", "is_by_numpy", "kernel"]
 
 FLOATS = frozenset({DType.FLOAT32})
 """What oneDNN computes in; other floating types are left to other devices."""
@@ -70,11 +70,15 @@ FAMILIES = {
     ),
     "normalization.softmax": "LogSoftmax Softmax",
     "numpy_operators": (
-        "CumSum Einsum EyeLike GatherElements GatherND MatMulInteger OneHot ReverseSequence "
-        "ScatterElements ScatterND TensorScatter Trilu ai.onnx.ml::ArrayFeatureExtractor "
-        "ai.onnx.ml::Binarizer ai.onnx.ml::FeatureVectorizer ai.onnx.ml::Imputer "
-        "ai.onnx.ml::LabelEncoder ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor "
-        "ai.onnx.ml::Normalizer ai.onnx.ml::OneHotEncoder ai.onnx.ml::Scaler"
+        "AffineGrid BitCast BlackmanWindow CenterCropPad Col2Im CumProd CumSum Det Einsum "
+        "EyeLike GatherElements GatherND GridSample HammingWindow HannWindow Hardmax "
+        "LpNormalization MatMulInteger MaxRoiPool MaxUnpool MeanVarianceNormalization "
+        "MelWeightMatrix OneHot ReverseSequence STFT ScatterElements ScatterND TensorScatter "
+        "TfIdfVectorizer Trilu "
+        "ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer ai.onnx.ml::FeatureVectorizer "
+        "ai.onnx.ml::Imputer ai.onnx.ml::LabelEncoder ai.onnx.ml::LinearClassifier "
+        "ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer ai.onnx.ml::OneHotEncoder "
+        "ai.onnx.ml::Scaler"
     ),
     "support_vectors": "ai.onnx.ml::SVMClassifier ai.onnx.ml::SVMRegressor",
     "trees": (
@@ -89,6 +93,17 @@ FAMILIES = {
     "windows.regions": "RoiAlign",
 }
 """The operators that each module of this package registers kernels for."""
+
+NUMPY_OPERATORS = frozenset(FAMILIES["numpy_operators"].split())
+"""Operators whose kernels are calls of numpy, whatever the types."""
+
+
+def is_by_numpy(node: Node) -> bool:
+    """True for a node that a plan leaves to numpy, whatever its lengths; of those it takes."""
+    is_standard = node.domain in ("", "ai.onnx")
+    key = node.op_type if is_standard else f"{node.domain}::{node.op_type}"
+    return key in NUMPY_OPERATORS and node.user_kernel is None
+
 
 KERNELS: KernelRegistry[PlanBuilder] = KernelRegistry("CPU", __package__, FAMILIES, FLOATS)
 

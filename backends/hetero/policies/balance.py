@@ -21,15 +21,16 @@ __all__ = ["Balance", "BalanceDevice", "BalanceNode", "StageCost", "balance", "n
 
 @dataclass(frozen=True)
 class BalanceNode:
-    """A node of the executed graph. ``devices`` take it; ``measured_s`` is by device.
+    """A node of the executed graph. ``devices`` take it.
 
+    known_s: what it takes, by devices of which more is known than their speed.
     carried_bytes: what it is given and makes, without constants.
     """
 
     name: str
     cost: NodeCost
     devices: frozenset[str]
-    measured_s: Mapping[str, float]
+    known_s: Mapping[str, float]
     weights: tuple[Weight, ...] = ()
     carried_bytes: int = 0
 
@@ -98,7 +99,7 @@ def node_seconds(node: BalanceNode, device: BalanceDevice) -> float:
     """Return what a node takes on a device; infinity if that refuses it."""
     if device.name not in node.devices:
         return math.inf
-    measured = node.measured_s.get(device.name)
+    measured = node.known_s.get(device.name)
     return device.speed.node_s(node.cost) if measured is None else measured
 
 

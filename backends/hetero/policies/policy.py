@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from ....errors import DeviceError, PropertyError, nearest
-from ....runtime.costs import Shapes, crossing_bytes, node_cost, value_bytes
+from ....runtime.costs import Shapes, crossing_bytes, node_cost, numpy_s, value_bytes
 from ....runtime.devices.device_name import parse_device
 from ....runtime.graph import Graph, Node
 from ....runtime.properties.properties import Configuration, Property
@@ -78,6 +78,17 @@ POLICY_PROPERTIES: tuple[Property[Any], ...] = (
 OWN_MEMORY = 5 / 6
 """Of a device's memory for constants; OpenVINO counts 1.2 times their bytes."""
 
+
+class Takers(Protocol):
+    """What devices have answered, by nodes of the executed graph."""
+
+    def __call__(self, node: Node) -> frozenset[str]:
+        """Return the devices that may run a node."""
+
+    def by_numpy(self, node: Node) -> frozenset[str]:
+        """Return the devices that leave it to numpy."""
+
+
 Fact = Callable[[str, str], Any]
 """``fact(device, metric)``; None where a device is not there, or does not say."""
 
@@ -139,7 +150,7 @@ def _named_policy(config: Configuration) -> str:
 def follow_policy(
     policy: str,
     graph: Graph,
-    takers: Callable[[Node], frozenset[str]],
+    takers: Takers,
     devices: Sequence[str],
     config: Configuration,
     shapes: Shapes,
@@ -180,7 +191,7 @@ def follow_policy(
 
 def judge_priority(
     graph: Graph,
-    takers: Callable[[Node], frozenset[str]],
+    takers: Takers,
     devices: Sequence[str],
     crossings: Sequence[tuple[str, str, int]],
     config: Configuration,
@@ -228,7 +239,7 @@ def _said(values: Mapping[str, Any], device: str) -> Any:
 
 def _balance_nodes(
     nodes: Sequence[Node],
-    takers: Callable[[Node], frozenset[str]],
+    takers: Takers,
     shapes: Shapes,
     times: Mapping[str, MeasuredTimes],
 ) -> list[BalanceNode]:
@@ -238,16 +249,18 @@ def _balance_nodes(
         used = node.dependencies()
         constants = [value for value in used if value.is_constant]
         carried = [value for value in (*used, *node.outputs) if not value.is_constant]
+        cost = node_cost(node, shapes)
+        known_s = dict.fromkeys(takers.by_numpy(node), numpy_s(node, cost))
+        for device, found in measured.items():
+            seconds = found[number]
+            if seconds is not None:
+                known_s[device] = seconds
         balanced.append(
             BalanceNode(
                 node.name,
-                node_cost(node, shapes),
+                cost,
                 takers(node),
-                {
-                    device: seconds
-                    for device, found in measured.items()
-                    if (seconds := found[number]) is not None
-                },
+                known_s,
                 tuple((value.name, value_bytes(value, shapes)) for value in constants),
                 sum(value_bytes(value, shapes) for value in carried),
             )

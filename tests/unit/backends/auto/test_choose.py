@@ -97,7 +97,7 @@ def test_a_cut_pays_if_the_slow_part_is_small_and_little_crosses() -> None:
 
 
 def test_bytes_count_where_there_is_little_to_compute() -> None:
-    moved, computed = NodeCost(1e6, 8e9), NodeCost(20e9, 1e6)
+    moved, computed = NodeCost(1e6, 8e9), NodeCost(80e9, 1e6)
     assert expected_s([Piece("CPU", [moved])]) == pytest.approx(1, rel=0.01)
     assert expected_s([Piece("CPU", [computed])]) == pytest.approx(1, rel=0.01)
     assert expected_s([Piece("CPU", [NodeCost(0.0, 0.0)])]) == 0

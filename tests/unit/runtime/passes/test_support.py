@@ -28,6 +28,15 @@ def test_a_node_in_a_supported_and_an_unsupported_one_is_unsupported_with_the_re
     assert answers["second"] == Support(False, "no kernel for float64 (it is part of Relu 'b')")
 
 
+def test_what_computes_a_node_is_told_by_the_first_that_stands_for_it() -> None:
+    graph = _graph(a=("first",), b=("first", "second"), c=("second",))
+    by_numpy = Support(True, "", "numpy")
+    answers = map_to_original(["first", "second"], graph, (), {"a": YES, "b": by_numpy, "c": YES})
+    assert answers == {"first": by_numpy, "second": by_numpy}
+    refused = map_to_original(["first", "second"], graph, (), {"a": by_numpy, "b": NO, "c": YES})
+    assert not refused["first"].implementation
+
+
 def test_the_reason_is_given_as_it_is_for_a_node_that_was_not_rewritten() -> None:
     assert map_to_original(["a"], _graph(a=("a",)), (), {"a": NO}) == {"a": NO}
 

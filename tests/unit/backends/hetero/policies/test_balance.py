@@ -19,7 +19,7 @@ A, B = (BalanceDevice(name, SPEED) for name in "AB")
 
 
 def node(name: str, flop: float, devices: frozenset[str] = ALL, **others: object) -> BalanceNode:
-    values: dict[str, object] = {"measured_s": {}, "carried_bytes": 1, **others}
+    values: dict[str, object] = {"known_s": {}, "carried_bytes": 1, **others}
     return BalanceNode(name, NodeCost(flop, 0.0), devices, **values)  # type: ignore[arg-type]
 
 
@@ -34,7 +34,7 @@ def test_two_stages_share_the_work() -> None:
 
 
 def test_measured_times_go_before_estimates() -> None:
-    slow = node("0", 10.0, measured_s={"A": 35.0, "B": 35.0})
+    slow = node("0", 10.0, known_s={"A": 35.0, "B": 35.0})
     nodes = [slow, *[node(str(n), 10.0) for n in range(1, 4)]]
     found = balance(nodes, [0, 1, 1, 1, 0], [A, B])
     assert found is not None

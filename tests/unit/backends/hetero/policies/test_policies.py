@@ -14,6 +14,7 @@ from aioinfer.backends.hetero.policies.policy import Expected
 from aioinfer.errors import DeviceError, PropertyError
 from aioinfer.runtime.costs import crossing_bytes, node_cost
 from aioinfer.runtime.onnx_reader import read_model
+from presence import skip_if_missing
 from unit.backends.hetero.small_graphs import arrays, graph, on_one_device
 
 TWO = "HETERO:REFERENCE.0,REFERENCE.1"
@@ -220,6 +221,18 @@ def test_the_operations_of_a_node_are_those_of_its_formula() -> None:
     assert crossing_bytes(model.graph, {}) == [4 * 192, 1024, 1024, 1024, 40]
     listed = list(model.graph.nodes)
     assert joined_places(listed, []) == [1]
+
+
+def test_what_a_device_leaves_to_numpy_counts_as_that(core: aioinfer.Core) -> None:
+    for name in ("CPU", "ONNXRUNTIME"):
+        skip_if_missing(core, name)
+    proto, devices = (
+        graph("a@0 = Relu(p)\nb@0 = Trilu(a)", "b", shape=(4, 1024, 1024)),
+        "CPU,ONNXRUNTIME",
+    )
+    latency = core.divide_network(proto, f"HETERO:{devices}", {"PARTITION_POLICY": "LATENCY"})
+    assert parts(latency.partition)[-1][0] == "ONNXRUNTIME"
+    assert parts(core.divide_network(proto, f"HETERO:{devices}").partition) == [("CPU", "ab")]
 
 
 def test_a_group_that_ran_as_one_stays_together() -> None:
