@@ -31,7 +31,7 @@ from ...runtime.properties.properties import (
 )
 from .compiler import Compiler
 from .executable_network import CpuNetwork
-from .kernels.registry import KERNELS, is_by_numpy
+from .kernels.registry import KERNELS, nodes_by_numpy
 from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import Engine, OneDnnError, open_engine
 from .onednn.post_ops import slow_steps
@@ -217,7 +217,7 @@ class CpuPlugin(Plugin):
         return self._stepped(model).unsupported_nodes(model.graph)
 
     def find_implementations(self, model: Model, _config: Configuration) -> Mapping[str, str]:
-        return {node.name: "numpy" for node in model.graph.nodes if is_by_numpy(node)}
+        return dict.fromkeys(nodes_by_numpy(model.graph), "numpy")
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         stepped = self._stepped(model)

@@ -22,7 +22,7 @@ from ..type_inference.rules import STANDARD_DOMAINS
 from .node_operands import Lowering
 from .user_kernels import USER_KERNEL
 
-__all__ = ["Kernel", "KernelRegistry", "name_in_file"]
+__all__ = ["Kernel", "KernelRegistry", "OtherTypes", "name_in_file"]
 
 Builder = TypeVar("Builder", bound=Lowering)
 Refuse = Callable[[Node], str | None]
@@ -44,12 +44,23 @@ class Kernel(NamedTuple, Generic[Builder]):
     constant_inputs: tuple[int, ...]
 
 
+class OtherTypes(NamedTuple):
+    """What lowers a node whose kernel does not take the type of its first input.
+
+    ``kernel`` is domain and name of one that may refuse; then that of the operator says why not.
+    """
+
+    kernel: tuple[str, str]
+    dtypes: Collection[DType]
+
+
 class KernelRegistry(Generic[Builder]):
     """The kernels of one device by operator. Thread-safe once it is asked; nothing blocks.
 
     ``families`` are the operators that each module of ``package`` registers kernels for; a module
     is imported by the first question about one of its own. ``dtypes`` are what kernels that name
     none take. The kernels of ``base`` are this device's, too, where it has none of its own.
+    ``others`` has nodes of other types, if the device can do anything with them.
     """
 
     def __init__(
@@ -59,9 +70,10 @@ class KernelRegistry(Generic[Builder]):
         families: Mapping[str, str],
         dtypes: Collection[DType],
         base: KernelRegistry[Builder] | None = None,
+        others: OtherTypes | None = None,
     ) -> None:
         self._device, self._families = device, OperatorFamilies(package, families)
-        self._dtypes, self._base = dtypes, base
+        self._dtypes, self._base, self._others = dtypes, base, others
         self._registered: dict[tuple[str, str], Kernel[Builder]] = {}
         self._known = ShapeTensors(self._constant_inputs, self.find_refusal)
 
@@ -93,7 +105,30 @@ class KernelRegistry(Generic[Builder]):
         if node.user_kernel is not None:
             return self._kernel_of(*USER_KERNEL)
         domain = "" if node.domain in _STANDARD_DOMAINS else node.domain
-        return self._kernel_of(domain, node.op_type)
+        found = self._kernel_of(domain, node.op_type)
+        if self._others is None or found is None or found.dtypes is None or not node.inputs:
+            return found
+        first = node.inputs[0]  # asked of every node, many times
+        kind = None if first is None else first.type
+        if not isinstance(kind, TensorType) or kind.dtype in found.dtypes:
+            return found
+        if kind.dtype not in self._others.dtypes:
+            return found
+        other = self._kernel_of(*self._others.kernel)
+        assert other is not None
+        if other.refuses is not None and other.refuses(node) is not None:
+            return found
+        return other._replace(constant_inputs=found.constant_inputs)
+
+    def is_of_other_types(self, node: Node) -> bool:
+        """True for a node that is lowered by what has nodes of other types."""
+        kind = node.inputs[0].type if node.inputs and node.inputs[0] is not None else None
+        if self._others is None or not isinstance(kind, TensorType):
+            return False
+        if kind.dtype not in self._others.dtypes:
+            return False
+        found, other = self.find_kernel(node), self._kernel_of(*self._others.kernel)
+        return found is not None and other is not None and found.lower is other.lower
 
     def _kernel_of(self, domain: str, op_type: str) -> Kernel[Builder] | None:
         self._families.load(domain, op_type)

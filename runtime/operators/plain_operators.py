@@ -83,6 +83,8 @@ FAMILIES = {
     "plain.plain_reductions": "ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum",
     "plain.plain_scans": "CumProd CumSum",
     "recurrent.recurrent": "GRU LSTM RNN",
+    "windows.convolutions": "Conv ConvInteger ConvTranspose QLinearConv",
+    "windows.pools": "AveragePool GlobalAveragePool GlobalMaxPool LRN LpPool MaxPool",
 }
 """The operators that each module of this package registers functions for."""
 

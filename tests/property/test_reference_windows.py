@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from aioinfer.backends.reference.kernels.conv import (
+from aioinfer.runtime.operators.windows.convolutions import (
     conv,
     conv_integer,
     conv_transpose,
     qlinear_conv,
 )
-from aioinfer.backends.reference.kernels.pool import average_pool, lp_pool, max_pool
+from aioinfer.runtime.operators.windows.pools import average_pool, lp_pool, max_pool
 from exhaustive import drawn
 
 EXAMPLES = settings(max_examples=drawn(60))

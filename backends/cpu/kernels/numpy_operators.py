@@ -18,7 +18,7 @@ from ....runtime.operators import find_unsupported as find_missing
 from ....runtime.operators import make_operator
 from ..plans.operand_layout import Layout, Operand
 from ..plans.plan_builder import PlanBuilder
-from .registry import kernel
+from .registry import BY_NUMPY, kernel
 
 __all__ = ["lower_by_numpy", "node_function"]
 
@@ -91,6 +91,7 @@ def lower_scatter_nd(node: Node, builder: PlanBuilder) -> None:
     )
 
 
+@kernel(BY_NUMPY[1], domain=BY_NUMPY[0], dtypes=None, refuses=refuses_operator)
 @kernel(*_ML_OPERATORS, domain="ai.onnx.ml", dtypes=_ML_TYPES, refuses=refuses_operator)
 @kernel("OneHot", dtypes=None, refuses=refuses_operator, constant_inputs=(1,))
 @kernel(*_OPERATORS, dtypes=None, refuses=refuses_operator)
@@ -126,7 +127,8 @@ def node_function(node: Node, opsets: Mapping[str, int]) -> Callable[..., None]:
     def function(*arrays: np.ndarray[Any, Any]) -> None:
         rest = iter(arrays[:read_count])
         results = operator(*[next(rest) if here else None for here in is_given])
-        for target, result in zip(arrays[read_count:], results, strict=True):
+        targets = arrays[read_count:]
+        for target, result in zip(targets, results[: len(targets)], strict=True):
             if np.shape(result) != target.shape:
                 raise ValueError(
                     f"its result is {list(np.shape(result))}, and was to be {list(target.shape)}"

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....runtime.graph import DType, Node
-from ....runtime.lowering.kernel_registry import KernelRegistry
+from ....runtime.graph import DType, Graph
+from ....runtime.lowering.kernel_registry import KernelRegistry, OtherTypes
 
 if TYPE_CHECKING:
     from ..plans.plan_builder import PlanBuilder
 
-__all__ = ["FAMILIES", "FLOATS", "INTEGERS", "KERNELS", "NUMPY_OPERATORS", "is_by_numpy", "kernel"]
+__all__ = [
+    "BY_NUMPY",
+    "FAMILIES",
+    "FLOATS",
+    "INTEGERS",
+    "KERNELS",
+    "NUMPY_OPERATORS",
+    "kernel",
+    "nodes_by_numpy",
+]
 
 FLOATS = frozenset({DType.FLOAT32})
 """What oneDNN computes in; other floating types are left to other devices."""
@@ -74,7 +83,7 @@ FAMILIES = {
         "EyeLike GatherElements GatherND GridSample HammingWindow HannWindow Hardmax "
         "LpNormalization MatMulInteger MaxRoiPool MaxUnpool MeanVarianceNormalization "
         "MelWeightMatrix OneHot ReverseSequence STFT ScatterElements ScatterND TensorScatter "
-        "TfIdfVectorizer Trilu "
+        "TfIdfVectorizer Trilu aioinfer.cpu::ByNumpy "
         "ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer ai.onnx.ml::FeatureVectorizer "
         "ai.onnx.ml::Imputer ai.onnx.ml::LabelEncoder ai.onnx.ml::LinearClassifier "
         "ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer ai.onnx.ml::OneHotEncoder "
@@ -97,14 +106,26 @@ FAMILIES = {
 NUMPY_OPERATORS = frozenset(FAMILIES["numpy_operators"].split())
 """Operators whose kernels are calls of numpy, whatever the types."""
 
+BY_NUMPY = ("aioinfer.cpu", "ByNumpy")
+"""What lowers a node of an operator that has kernels, but none for its type."""
 
-def is_by_numpy(node: Node) -> bool:
-    """True for a node that a plan leaves to numpy, whatever its lengths; of those it takes."""
-    is_standard = node.domain in ("", "ai.onnx")
-    key = node.op_type if is_standard else f"{node.domain}::{node.op_type}"
-    return key in NUMPY_OPERATORS and node.user_kernel is None
-
-
-KERNELS: KernelRegistry[PlanBuilder] = KernelRegistry("CPU", __package__, FAMILIES, FLOATS)
+KERNELS: KernelRegistry[PlanBuilder] = KernelRegistry(
+    "CPU",
+    __package__,
+    FAMILIES,
+    FLOATS,
+    others=OtherTypes(BY_NUMPY, INTEGERS | {DType.BOOL, DType.FLOAT64, DType.UINT64}),
+)
 
 kernel = KERNELS.kernel
+
+
+def nodes_by_numpy(graph: Graph) -> list[str]:
+    """Name the nodes of a graph that a plan leaves to numpy, whatever its lengths. O(nodes)."""
+    found = []
+    for node in graph.nodes:
+        is_standard = node.domain in ("", "ai.onnx")
+        key = node.op_type if is_standard else f"{node.domain}::{node.op_type}"
+        if node.user_kernel is None and (key in NUMPY_OPERATORS or KERNELS.is_of_other_types(node)):
+            found.append(node.name)
+    return found

@@ -127,6 +127,7 @@ class SteppedNodes:
     def is_worth_a_plan(self, node: Node) -> bool:
         """True for what numpy computes slowly, or not at all."""
         is_costly = node.domain in STANDARD_DOMAINS and node.op_type in _WORTH_A_PLAN
+        is_costly = is_costly and not KERNELS.is_of_other_types(node)
         return is_costly or node.user_kernel is not None or self.find_missing(node) is not None
 
     def find_missing(self, node: Node) -> str | None:
@@ -163,8 +164,10 @@ class SteppedNodes:
 
 def is_left_to_numpy(node: Node) -> bool:
     """True for a node that numpy computes in a plan, too; a user's kernel is none."""
+    if node.user_kernel is not None:
+        return False
     is_one = node.domain in STANDARD_DOMAINS and node.op_type in _LEFT_TO_NUMPY
-    return is_one and node.user_kernel is None
+    return is_one or KERNELS.is_of_other_types(node)
 
 
 def holds_objects(graph: Graph) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from ....runtime.graph import Node
 from .registry import Array, kernel
 
-__all__ = ["batch_normalization", "local_response", "softmax"]
+__all__ = ["batch_normalization", "softmax"]
 
 
 def _is_inference(node: Node) -> bool:
@@ -44,21 +43,3 @@ def softmax(x: Array, *, axis: int = -1) -> Any:
     made = np.exp(x - x.max(axis=axis, keepdims=True))
     made /= made.sum(axis=axis, keepdims=True)
     return made
-
-
-@kernel("LRN")
-def local_response(
-    x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
-) -> Any:
-    """Divide by a power of the squares summed over ``size`` neighbouring channels.
-
-    x: (N, C, ...). onnx.reference sums for the first N channels only.
-    """
-    squares = np.square(x.astype(np.float64))
-    before, after = (size - 1) // 2, math.ceil((size - 1) / 2) + 1
-    sums = np.zeros_like(squares)
-    channels = x.shape[1]
-    for channel in range(channels):
-        near = slice(max(channel - before, 0), min(channel + after, channels))
-        sums[:, channel] = squares[:, near].sum(axis=1)
-    return (x / (bias + (alpha / size) * sums) ** beta).astype(x.dtype)

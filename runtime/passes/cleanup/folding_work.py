@@ -34,7 +34,7 @@ def predict_work(node: Node, made: int) -> float | None:
 
     made: how many elements it makes.
     """
-    if node.domain or node.op_type in _UNBOUNDED:
+    if node.domain or node.op_type in _UNBOUNDED or node.op_type in _WINDOWS:
         return None
     read = sum(array.size for array in _constants(node) if array is not None)
     try:
@@ -177,3 +177,18 @@ _UNBOUNDED = frozenset(
     }
 )
 """Computed in loops that an attribute, or the content of an input, can make as long as it likes."""
+
+_WINDOWS = frozenset(
+    {
+        "AveragePool",
+        "Conv",
+        "ConvInteger",
+        "ConvTranspose",
+        "GlobalMaxPool",
+        "LRN",
+        "LpPool",
+        "MaxPool",
+        "QLinearConv",
+    }
+)
+"""Left to devices, which compute them faster than this and seldom meet them among constants."""

@@ -155,11 +155,14 @@ class TestRefusals:
             ("", "Swirl", "no such operator"),
             ("com.acme", "Relu", "'com.acme' is not one of ONNX's"),
             ("ai.onnx.preview.training", "Gradient", "differentiates"),
-            ("", "Conv", "own kernel"),
         ],
     )
     def test_what_cannot_run_says_why_without_inputs(self, domain, op_type, reason) -> None:
         assert reason in (find_unsupported(node_of(op_type, 1, domain=domain), OPSETS) or "")
+
+    def test_what_onnx_computes_wrongly_is_not_left_to_it(self) -> None:
+        assert find_unsupported(node_of("Conv", 1), OPSETS) is None
+        assert "own kernel" in (find_unsupported(node_of("Conv", 1, depth=2), OPSETS) or "")
 
     def test_a_node_with_a_body_is_left_to_the_device(self) -> None:
         node = node_of("If", 1, then_branch=Graph("then"), else_branch=Graph("else"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from aioinfer.backends.reference.kernels.window_views import offsets, pad, plan_axes, shifted
+from aioinfer.runtime.operators.windows.window_views import offsets, pad, plan_axes, shifted
 
 
 def axis_of(length, kernel, stride=1, dilation=1, pads=None, auto_pad="NOTSET", ceil_mode=False):

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....runtime.type_inference.families.windows import (
+from ...type_inference.families.windows import (
     SAME,
     same_count,
     same_padding,
     window_count,
     window_reach,
 )
-from .registry import Array
+from ..plain_operators import Array
 
 __all__ = ["Axis", "offsets", "pad", "plan_axes", "shifted"]
 

@@ -1,19 +1,27 @@
-"""Pools: a running maximum or sum over the positions inside the windows."""
+"""Pools: a running maximum or sum over the positions inside the windows; LRN, over channels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from .registry import Array, kernel
+from ..plain_operators import Array, plain
 from .window_views import Axis, offsets, pad, plan_axes, shifted
 
-__all__ = ["average_pool", "global_average_pool", "global_max_pool", "lp_pool", "max_pool"]
+__all__ = [
+    "average_pool",
+    "global_average_pool",
+    "global_max_pool",
+    "local_response",
+    "lp_pool",
+    "max_pool",
+]
 
 
-@kernel("MaxPool", takes_output_count=True)
+@plain("MaxPool", since=11, takes_output_count=True)
 def max_pool(
     x: Array,
     *,
@@ -86,7 +94,7 @@ def _max_with_indices(x: Array, axes: Sequence[Axis], storage_order: int) -> tup
     return best, where + channel * math.prod(lengths)
 
 
-@kernel("AveragePool")
+@plain("AveragePool", since=11, later={"dilations": 19})
 def average_pool(
     x: Array,
     *,
@@ -131,7 +139,7 @@ def _sum(x: Array, axes: Sequence[Axis]) -> Array:
     return total
 
 
-@kernel("LpPool")
+@plain("LpPool", since=18)
 def lp_pool(
     x: Array,
     *,
@@ -158,7 +166,7 @@ def lp_pool(
     return np.asarray(total ** (1.0 / p)).astype(x.dtype, copy=False)
 
 
-@kernel("GlobalAveragePool")
+@plain("GlobalAveragePool", since=1)
 def global_average_pool(x: Array) -> Array:
     """Average over all spatial axes, 0 of nothing. x: (N, C, ...); gives (N, C, 1, ...)."""
     axes = tuple(range(2, x.ndim))
@@ -168,10 +176,28 @@ def global_average_pool(x: Array) -> Array:
     return np.asarray(total / np.asarray(count, total.dtype)).astype(x.dtype, copy=False)
 
 
-@kernel("GlobalMaxPool")
+@plain("GlobalMaxPool", since=1)
 def global_max_pool(x: Array) -> Array:
     """Take the maximum over all spatial axes; that of nothing is -inf, as for MaxPool.
 
     x: (N, C, ...); gives (N, C, 1, ...).
     """
     return np.asarray(x.max(axis=tuple(range(2, x.ndim)), keepdims=True, initial=-np.inf))
+
+
+@plain("LRN", since=1)
+def local_response(
+    x: Array, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Any:
+    """Divide by a power of the squares summed over ``size`` neighbouring channels.
+
+    x: (N, C, ...). onnx.reference sums for the first N channels only.
+    """
+    squares = np.square(x.astype(np.float64))
+    before, after = (size - 1) // 2, math.ceil((size - 1) / 2) + 1
+    sums = np.zeros_like(squares)
+    channels = x.shape[1]
+    for channel in range(channels):
+        near = slice(max(channel - before, 0), min(channel + after, channels))
+        sums[:, channel] = squares[:, near].sum(axis=1)
+    return (x / (bias + (alpha / size) * sums) ** beta).astype(x.dtype)

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from .registry import Array, kernel
+from ..plain_operators import Array, plain
 from .window_views import Axis, offsets, pad, plan_axes, shifted
 
 __all__ = ["conv", "conv_integer", "conv_transpose", "qlinear_conv"]
 
+_ATTRIBUTES = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 
-@kernel("Conv")
+
+@plain("Conv", since=11)
 def conv(
     x: Array,
     w: Array,
@@ -100,7 +102,7 @@ def _unfold(padded: Array, axes: Sequence[Axis]) -> Array:
     return columns
 
 
-@kernel("ConvInteger")
+@plain("ConvInteger", since=10, further=_ATTRIBUTES)
 def conv_integer(
     x: Array,
     w: Array,
@@ -129,7 +131,7 @@ def _convolve_exactly(
     return np.asarray(conv(wide_x, wide_w, None, **attributes))
 
 
-@kernel("QLinearConv")
+@plain("QLinearConv", since=10, further=_ATTRIBUTES)
 def qlinear_conv(
     x: Array,
     x_scale: Array,
@@ -154,7 +156,7 @@ def qlinear_conv(
     return rounded.astype(y_zero_point.dtype)
 
 
-@kernel("ConvTranspose")
+@plain("ConvTranspose", since=11)
 def conv_transpose(
     x: Array,
     w: Array,
