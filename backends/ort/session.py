@@ -1,9 +1,9 @@
 """An onnxruntime session around a model; the one file here that imports onnxruntime.
 
 The model is written as a proto without its larger weights. onnxruntime gets their memory twice
-over: as external initializers, so that its optimiser can read them, and, on the CPU, as shared
-initializers, so that what the optimiser leaves as it is stays where it is. What a kernel repacks is
-a second copy all the same.
+over: as external initializers, so that its optimiser can read them, and, on the CPU, those that the
+optimiser leaves as they are as shared initializers, which stay where they are. What a kernel
+repacks is a second copy all the same.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ...runtime.graph import DType, Model, TensorType, Value
 from .element_types import is_numpy_type, output_cast_of, raw_memory_of, text_array
 from .kept_value import OrtKept
 from .properties import SessionSettings
+from .shared_weights import stays_as_it_is
 
 __all__ = ["CPU_PROVIDER", "Session", "Terminator", "available_providers", "library_version"]
 
@@ -246,7 +247,8 @@ def _give_weights(proto: Any, model: Model, options: Any, provider: str) -> list
     options.add_external_initializers(names, weights)
     if provider == CPU_PROVIDER:
         for name, weight in zip(names, weights, strict=True):
-            options.add_initializer(name, weight)
+            if stays_as_it_is(model.graph.initializers[name]):
+                options.add_initializer(name, weight)
     return weights
 
 

@@ -25,12 +25,30 @@ def with_weight(model: Model, array: np.ndarray) -> Model:
 
 
 def test_large_weights_are_shared_with_the_model() -> None:
-    text = "g (float[1000] x, float[1000] w) => (float[1000] y) { y = Add (x, w) }"
-    weight = np.zeros(1000, np.float32)
+    text = "g (int64[3] x, float[1000, 2] w) => (float[3, 2] y) { y = Gather (w, x) }"
+    weight = np.zeros((1000, 2), np.float32)
     session = Session(with_weight(parse(text), weight), SETTINGS)
     weight[:] = 5  # nobody may do that; it shows whose memory the session reads
-    (y,) = session.run({"x": np.ones(1000, np.float32)}, Terminator())
-    np.testing.assert_array_equal(y, np.full(1000, 6, np.float32))
+    (y,) = session.run({"x": np.arange(3)}, Terminator())
+    np.testing.assert_array_equal(y, np.full((3, 2), 5, np.float32))
+
+
+@pytest.mark.parametrize("op", ["Add", "Concat <axis = 3>"])
+@pytest.mark.parametrize("shape", [(1, 16, 16, 16), (1, 8, 8, 16)])
+def test_weights_that_the_optimiser_transposes_are_read_transposed(
+    op: str, shape: tuple[int, ...]
+) -> None:
+    rows, channels = shape[1], shape[3]
+    image, weights = f"1, {channels}, {rows}, {rows}", ", ".join(map(str, shape))
+    text = f"""g (float[{image}] x, float[{weights}] w) => (float[1, m, {rows}, {rows}] y) {{
+        a = Transpose <perm = [0, 2, 3, 1]> (x)
+        b = {op} (a, w)
+        y = Transpose <perm = [0, 3, 1, 2]> (b) }}"""
+    weight = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    x = np.ones((1, channels, rows, rows), np.float32)
+    (y,) = run(with_weight(parse(text), weight), x=x)
+    moved = weight.transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(y, x + moved if op == "Add" else np.concatenate([x, moved], 1))
 
 
 def test_the_optimiser_sees_what_weights_hold() -> None:
