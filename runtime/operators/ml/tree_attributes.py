@@ -191,7 +191,11 @@ def _trees(
     weights: Array,
     target_count: int,
 ) -> tuple[Question, Votes]:
-    """Read the attributes of nodes, and tree, node and target of each entry."""
+    """Read the attributes of nodes, and tree, node and target of each entry.
+
+    A leaf of an ensemble with one target says what its first entry says, as in onnxruntime:
+    sklearn-onnx writes a leaf's number once for each class.
+    """
     question, keys = _question(**nodes)
     trees, ids, targets = (np.array(list(item), np.int64) for item in entries)
     if not len(trees) == len(ids) == len(targets) == len(weights):
@@ -200,6 +204,8 @@ def _trees(
         raise ValueError(f"its leaves speak of targets beyond {target_count}")
     places = keys.places(trees, ids)
     order = np.argsort(places, kind="stable")
+    if target_count == 1 and len(places):
+        order = order[np.unique(places[order], return_index=True)[1]]
     starts = np.searchsorted(places[order], np.arange(len(question.modes) + 1))
     return question, Votes(starts, targets[order], weights[order])
 

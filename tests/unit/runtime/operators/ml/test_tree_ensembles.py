@@ -147,6 +147,22 @@ def test_regression(
     assert_as_onnxruntime(core, "TreeEnsembleRegressor", rows_of(), attributes)
 
 
+@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+@pytest.mark.parametrize("targets", [1, 2])
+def test_leaves_that_say_something_twice(core: aioinfer.Core, aggregate: str, targets: int) -> None:
+    nodes, leaves = trees(7, 5, 4)
+    said = entries([*leaves, *leaves[::2], *leaves[1::3]], "target", 1, 5)
+    attributes = {**nodes, **said, "n_targets": targets, "aggregate_function": aggregate}
+    assert_as_onnxruntime(core, "TreeEnsembleRegressor", rows_of(), attributes)
+
+
+def test_a_single_class_of_which_leaves_speak_twice(core: aioinfer.Core) -> None:
+    nodes, leaves = trees(7, 5, 4)
+    said = entries([*leaves, *leaves[::2]], "class", 1, 5)
+    attributes = {**nodes, **said, "classlabels_int64s": [3]}
+    assert_as_onnxruntime(core, "TreeEnsembleClassifier", rows_of(), attributes)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64, np.int32])
 def test_types_of_rows(core: aioinfer.Core, dtype: Any) -> None:
     nodes, leaves = trees(3, 4, 4, ("LEQ",))
