@@ -130,9 +130,14 @@ class Epilogue:
         return math.prod(dims) != math.prod(self._builder.shape(value))
 
     def _wanted(self, value: Value, dims: Sequence[int], seen: Sequence[int]) -> Desc:
-        """Describe an operand of these dims, of which the primitive sees a part at a time."""
+        """Describe an operand of these dims, of which the primitive sees a part at a time.
+
+        A constant row is as it is; kernels that are compiled take a whole tensor in the result's
+        layout alone.
+        """
         builder = self._builder
-        if value.constant is not None or self._is_repeated(value, dims):
+        is_row = sum(length != 1 for length in dims) < 2
+        if (value.constant is not None and is_row) or self._is_repeated(value, dims):
             return builder.engine.desc(seen, builder.dtype(value))
         return builder.engine.any_desc(seen, builder.operand(value).dtype)
 

@@ -199,6 +199,22 @@ def test_hot_convolutions_are_compiled_for_their_shapes(core, name, float_dtype)
     assert not any(is_slow(step.implementation) for step in plan.steps)
 
 
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("op", ["Add", "Mul"])
+def test_whole_constants_behind_hot_convolutions_keep_them_compiled(core, name, op) -> None:
+    shape, weight_shape, attributes = FAST[name]
+    x, w, _ = epilogue_inputs(shape, weight_shape)
+    conv = helper.make_node("Conv", ["x", "w"], ["y"], **attributes)
+    plain = model_of([conv], {"x": x}, constants={"w": w})
+    made = assert_same_as_reference(core, plain, {"x": x})["y"]
+    k = np.random.default_rng(1).standard_normal(made.shape).astype(np.float32)
+    conv.output[0] = "c"
+    nodes = [conv, helper.make_node(op, ["c", "k"], ["y"])]
+    model = model_of(nodes, {"x": x}, constants={"w": w, "k": k})
+    assert not any(is_slow(step.implementation) for step in plan_of(core, model, {"x": x}).steps)
+    assert_same_as_reference(core, model, {"x": x})
+
+
 def test_depthwise_convolutions_take_the_depthwise_kernel(core) -> None:
     implementations = [s.implementation for s in plan_of_case(core, FAST["depthwise"]).steps]
     has_wide_vectors = any("avx512" in name for name in implementations)
