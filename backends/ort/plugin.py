@@ -55,6 +55,9 @@ _CAPABILITIES = {
     "INT8": DType.INT8,
 }
 
+_KNOWN_CLASSIFIERS = frozenset({"SVMClassifier", "TreeEnsembleClassifier"})
+"""Operators with rules of their own, however they are composed; asking copies all their nodes."""
+
 
 class OrtPlugin(Plugin):
     """Runs models on onnxruntime; the device id says on which of its execution providers.
@@ -126,7 +129,8 @@ class OrtPlugin(Plugin):
         return transformed, report
 
     def type_rule_of(self, node: Node, opsets: Mapping[str, int]) -> NodeRule | None:
-        if not node.domain or (find_rule(node) is not None and find_decomposition(node) is None):
+        is_known = find_decomposition(node) is None or node.op_type in _KNOWN_CLASSIFIERS
+        if not node.domain or (find_rule(node) is not None and is_known):
             return super().type_rule_of(node, opsets)
         opsets = {domain: opsets[domain] for domain in (node.domain,) if domain in opsets}
         return partial(_asked, self._types, opsets)

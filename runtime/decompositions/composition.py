@@ -61,7 +61,12 @@ class Composition:
         return self.add_many(op_type, 1, *inputs, **attributes)[0]
 
     def add_many(
-        self, op_type: str, count: int, *inputs: Value | None, **attributes: Attribute
+        self,
+        op_type: str,
+        count: int,
+        *inputs: Value | None,
+        domain: str = "",
+        **attributes: Attribute,
     ) -> tuple[Value, ...]:
         """Add a node with several outputs; attributes that are None are left out."""
         while inputs and inputs[-1] is None:
@@ -69,7 +74,7 @@ class Composition:
         name = f"{self.node.name}/{op_type}"
         outputs = tuple(Value(f"{name}_{index}" if index else name) for index in range(count))
         kept = {key: item for key, item in attributes.items() if item is not None}
-        made = Node(op_type, inputs, outputs, kept, name=name)
+        made = Node(op_type, inputs, outputs, kept, name=name, domain=domain)
         self.nodes.append(made)
         for value, known in zip(outputs, self._infer(made) or (), strict=False):
             value.type = known

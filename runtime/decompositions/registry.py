@@ -30,6 +30,7 @@ FAMILIES = {
         "com.microsoft.nchwc::Upsample"
     ),
     "grouped_attention": "com.microsoft::GroupQueryAttention",
+    "label_texts": "ai.onnx.ml::SVMClassifier ai.onnx.ml::TreeEnsembleClassifier",
     "linear": (
         "ai.onnx.ml::LinearClassifier ai.onnx.ml::LinearRegressor ai.onnx.ml::Normalizer "
         "ai.onnx.ml::Scaler"

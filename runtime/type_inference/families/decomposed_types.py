@@ -35,10 +35,12 @@ _OWN_RULES = {
         "LinearClassifier",
         "LinearRegressor",
         "Normalizer",
+        "SVMClassifier",
         "Scaler",
+        "TreeEnsembleClassifier",
     )
 }
-"""Operators whose types are known where their composition is not; see ``ml_types.py``."""
+"""Operators whose types are known where their composition is not; see ``ml_types.py``, ``tree_types.py``."""
 
 for _domain, _op_type in sorted(decompositions().keys() - _OWN_RULES):
     type_rule(_op_type, domain=_domain)(like_composition)

@@ -101,3 +101,21 @@ def test_rows_of_other_types_and_other_scores_are_for_numpy(core: Core) -> None:
         (wanted, found), implementation = both
         assert implementation == "numpy"
         np.testing.assert_array_equal(found["scores"], wanted["scores"])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_labels_may_be_texts(core: Core, classes: int) -> None:
+    attributes = machine_of(classes, "RBF", has_odds=True)
+    del attributes["classlabels_ints"]
+    attributes["classlabels_strings"] = ["a", "b", "c"][:classes]
+    x = np.random.default_rng(1).normal(size=(9, FEATURES)).astype(np.float32)
+    model = model_of("SVMClassifier", attributes, TensorProto.FLOAT, TensorProto.STRING)
+    found = []
+    for device in ("REFERENCE", "CPU"):
+        with core.load_network(model, device, {"PERF_COUNT": True}) as network:
+            request = network.create_infer_request()
+            found.append(request.infer_sync({"x": x}))
+            implementations = {node.op: node.implementation for node in request.profiling()}
+    assert found[0]["label"].tolist() == found[1]["label"].tolist()
+    np.testing.assert_allclose(found[1]["scores"], found[0]["scores"], atol=1e-5)
+    assert implementations["ai.onnx.ml::SVMClassifier"] not in ("numpy", "python", "")

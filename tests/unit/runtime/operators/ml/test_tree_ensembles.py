@@ -106,10 +106,7 @@ def assert_as_onnxruntime(
 ) -> None:
     model = model_of(op_type, x, attributes)
     wanted = onnxruntime.InferenceSession(model).run(None, {"x": x})
-    devices = ["REFERENCE"]
-    if "classlabels_strings" not in attributes:
-        devices.append("CPU")
-    for device in devices:
+    for device in ("REFERENCE", "CPU"):
         with core.load_network(model, device) as network:
             found = network.create_infer_request().infer_sync({"x": x})
         for array, right in zip(found.values(), wanted, strict=True):
@@ -198,9 +195,9 @@ def test_several_classes(core: aioinfer.Core, transform: str, base: Any, labels:
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
 @pytest.mark.parametrize("is_positive", [False, True])
 @pytest.mark.parametrize("base", [[], [0.1], [0.1, 0.25]])
-@pytest.mark.parametrize("labels", [[5, 7], [3]])
+@pytest.mark.parametrize("labels", [[5, 7], [3], ["no", "yes"]])
 def test_leaves_of_one_class(
-    core: aioinfer.Core, transform: str, is_positive: bool, base: Any, labels: list[int]
+    core: aioinfer.Core, transform: str, is_positive: bool, base: Any, labels: list[Any]
 ) -> None:
     if len(base) > len(labels):
         return
@@ -208,10 +205,23 @@ def test_leaves_of_one_class(
     said = entries(leaves, "class", 1, 4)
     if is_positive:
         said["class_weights"] = [abs(item) / 4 for item in said["class_weights"]]
-    attributes = {**nodes, **said, "classlabels_int64s": labels, "post_transform": transform}
+    kind = "classlabels_int64s" if isinstance(labels[0], int) else "classlabels_strings"
+    attributes = {**nodes, **said, kind: labels, "post_transform": transform}
     if base:
         attributes["base_values"] = base
     assert_as_onnxruntime(core, "TreeEnsembleClassifier", rows_of(), attributes)
+
+
+def test_trees_whose_labels_are_texts_are_planned(core: aioinfer.Core) -> None:
+    nodes, leaves = trees(5, 6, 4)
+    said = entries(leaves, "class", 3, 3)
+    attributes = {**nodes, **said, "classlabels_strings": ["a", "b", "c"]}
+    model = model_of("TreeEnsembleClassifier", rows_of(), attributes)
+    with core.load_network(model, "CPU", {"PERF_COUNT": True}) as network:
+        request = network.create_infer_request()
+        request.infer_sync({"x": rows_of()})
+        implementations = {node.op: node.implementation for node in request.profiling()}
+    assert implementations["ai.onnx.ml::TreeEnsembleClassifier"].startswith("native:")
 
 
 def test_no_rows(core: aioinfer.Core) -> None:
