@@ -48,6 +48,7 @@ from .properties import CPU_ADAPTIVE_TEAMS
 if TYPE_CHECKING:
     from ...runtime.blobs.tensors_record import TensorWriter
     from ...runtime.blobs.writer import BlobWriter
+    from .pieces.object_outputs import ObjectOutputs
 
 __all__ = ["CpuNetwork"]
 
@@ -61,6 +62,7 @@ class CpuNetwork(ExecutableNetwork):
     """A model compiled for the CPU.
 
     ``check`` looks at the weights of one that was imported, beside the caller; runs wait for it.
+    ``objects`` makes outputs of those of ``model``, which is what is left of a whole one.
     """
 
     def __init__(
@@ -71,20 +73,30 @@ class CpuNetwork(ExecutableNetwork):
         config: Configuration,
         core: CoreHandle,
         check: Callable[[], None] | None = None,
+        objects: ObjectOutputs | None = None,
     ) -> None:
+        whole = model if objects is None else objects.whole
         super().__init__(
-            name=model.name,
+            name=whole.name,
             device=streams.name,
-            inputs=ports_of(model.inputs),
-            outputs=ports_of(model.outputs),
+            inputs=ports_of(whole.inputs),
+            outputs=ports_of(whole.outputs),
             config=config,
             core=core,
         )
-        self._model, self._compiler = model, compiler
+        self._model, self._compiler, self.objects = whole, compiler, objects
         self.runs_user_code = any(node.user_kernel is not None for node in model.graph.nodes)
         self.input_names = tuple(port.name for port in self.inputs)
-        self.output_names = tuple(port.name for port in self.outputs)
-        self.has_buffers = all(has_buffer(port.dtype) for port in (*self.inputs, *self.outputs))
+        made = ports_of(model.outputs)
+        self.output_names = tuple(port.name for port in made)
+        """Those of its plans."""
+        self.result_rows: Sequence[tuple[str, int, Callable[[Array], Any] | None]] = (
+            [(name, place, None) for place, name in enumerate(self.output_names)]
+            if objects is None
+            else objects.rows()
+        )
+        """What callers get: which output of a plan it is, or is made of by a call of C."""
+        self.has_buffers = all(has_buffer(port.dtype) for port in (*self.inputs, *made))
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
         self._resize_executor = core.executors.acquire(StreamsConfig("resize"))
@@ -142,7 +154,7 @@ class CpuNetwork(ExecutableNetwork):
     def _compile_ahead(self) -> list[Plan]:
         """Build plans on this thread, and pack their weights where they will be used."""
         plans = self._plans.compile_ahead(self.config[INPUT_SHAPES])
-        self._needs_weights = not self._has_one_plan(plans)
+        self._needs_weights = self.objects is not None or not self._has_one_plan(plans)
         if not self.config[EXPORTABLE]:
             self.forget_model()
         for plan in plans:
@@ -263,7 +275,7 @@ class CpuNetwork(ExecutableNetwork):
         if self._exports_model() or plan is None:
             self._compiler.check_model()
             constants = self._write_model(blob)
-            if not self.config[EXPORTABLE]:
+            if not self.config[EXPORTABLE] and self.objects is None:
                 self._write_open_plans(blob.under(OPEN_PLANS), constants)
             return
         self._wait_for_check()
@@ -271,7 +283,7 @@ class CpuNetwork(ExecutableNetwork):
 
     def plan_growth(self) -> tuple[int, int]:
         stored, kept = self._compiler.stored, self._plans.kept()
-        if not self._exports_model() or self.config[EXPORTABLE]:
+        if not self._exports_model() or self.config[EXPORTABLE] or self.objects is not None:
             return 0, 0
         known = sum(stored is not None and stored.has(*key) for key in kept)
         return len(kept), len(kept) - known
@@ -334,7 +346,9 @@ class CpuNetwork(ExecutableNetwork):
         ``subgraph_id``. Without a plan yet, it is the graph that plans will be made of.
         """
         plan = self._compiler.latest
-        return copy_graph(self._model.graph) if plan is None else described_graph(plan)
+        if plan is None or self.objects is not None:
+            return copy_graph(self._model.graph)
+        return described_graph(plan)
 
     def how_computed(self) -> tuple[str, ...]:
         with late_imports:
@@ -468,6 +482,8 @@ class _CpuSlot(Slot):
             raise
         except Exception as error:
             raise run_failure(error, f"{network.name!r} on {network.device}") from error
+        if network.objects is not None:
+            results = network.objects.finish(list(results.values()), bindings.profile)
         if not bound:
             bindings.results = results
             return NOW
@@ -512,7 +528,7 @@ class _CpuSlot(Slot):
             for name, array in zip(network.input_names, arrays, strict=True)
         }
         return network._programs.alike_runs(
-            plan, lane, forms, self._empty, network.output_names, *terms
+            plan, lane, forms, self._empty, network.result_rows, *terms
         )
 
     def _copied_input(self, name: str, given: Any) -> Array:

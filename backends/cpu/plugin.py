@@ -32,6 +32,7 @@ from ...runtime.properties.properties import (
 from .compiler import Compiler
 from .executable_network import CpuNetwork
 from .kernels.registry import KERNELS, nodes_by_numpy
+from .native.extension import native_extension
 from .native.step_runner import build_mark, step_runner
 from .onednn.bindings import Engine, OneDnnError, open_engine
 from .onednn.post_ops import slow_steps
@@ -70,6 +71,7 @@ if TYPE_CHECKING:  # few processes import or export a network: they load what re
     from ...runtime.blobs.network_record import NetworkRecord
     from ...runtime.blobs.reader import Blob
     from .blobs.open_plans import StoredPlans
+    from .pieces.object_outputs import ObjectOutputs
 
 __all__ = ["CpuPlugin"]
 
@@ -221,14 +223,31 @@ class CpuPlugin(Plugin):
 
     def compile_network(self, model: Model, config: Configuration) -> ExecutableNetwork:
         stepped = self._stepped(model)
-        if stepped.has_any(model.graph, config.device) or holds_objects(model.graph):
-            return self._pieced_network(model, stepped, config)
-        return self._network(model, config)
+        if not (stepped.has_any(model.graph, config.device) or holds_objects(model.graph)):
+            return self._network(model, config)
+        objects = self._cut_objects(model, stepped, config.device)
+        if objects is not None:
+            return self._network(objects.planned, config, objects=objects)
+        return self._pieced_network(model, stepped, config)
+
+    def _cut_objects(
+        self, model: Model, stepped: SteppedNodes, device: str
+    ) -> ObjectOutputs | None:
+        """Return how a model is one plan, but for outputs that are objects; None if it is not."""
+        if not holds_objects(model.graph):
+            return None
+        with late_imports:
+            from .pieces.object_outputs import cut_objects
+
+        objects = cut_objects(model, native_extension().zip_rows)
+        if objects is None or stepped.has_any(objects.planned.graph, device):
+            return None
+        return objects
 
     def load_alike(
         self, model: Model, config: Configuration, known: ExecutableNetwork
     ) -> ExecutableNetwork | None:
-        if self.extensions or not isinstance(known, CpuNetwork):
+        if self.extensions or not isinstance(known, CpuNetwork) or known.objects is not None:
             return None
         with late_imports:
             from .plans.alike_plan import alike_plan, may_be_shared
@@ -335,6 +354,7 @@ class CpuPlugin(Plugin):
         check: Callable[[], None] | None = None,
         stored: StoredPlans | None = None,
         check_model: Callable[[], None] | None = None,
+        objects: ObjectOutputs | None = None,
     ) -> ExecutableNetwork:
         streams, config = self._resolved(config)
         compiler = _compiler(
@@ -348,7 +368,7 @@ class CpuPlugin(Plugin):
             stored=stored,
             check_model=check_model,
         )
-        return CpuNetwork(model, compiler, streams, config, self.core, check)
+        return CpuNetwork(model, compiler, streams, config, self.core, check, objects)
 
     def _pieced_network(
         self, model: Model, stepped: SteppedNodes, config: Configuration

@@ -7,17 +7,19 @@
  * is begun and ended meanwhile, or close what it uses, or interrupt it; and what is counted of it is
  * counted at once.
  *
- *   AtomicRuns(table, threads, inputs, outputs, array_type, make_array, terms)
+ *   AtomicRuns(table, threads, inputs, outputs, results, array_type, make_array, terms)
  *
- * inputs: ((name, dtype, shape), ...); outputs: ((name, arguments of make_array), ...), as the table
- * has its buffers. terms are those of runtime/runs/atomic_run.py: when such a run may be, and what
+ * inputs: ((name, dtype, shape), ...); outputs: (arguments of make_array, ...), as the table has its
+ * buffers; results: ((name, output, call of C that makes it of the output's array, or None), ...),
+ * in order. terms are those of runtime/runs/atomic_run.py: when such a run may be, and what
  * is noted of it. Whatever is not exactly so is not taken: Python looks at it then, and says what is
  * wrong with it.
  *
  * The order is what makes it so. First comes all that may run Python: making the arrays, and objects
  * that the garbage collector counts, as that may call anything. Then the terms are looked at, the
- * table is run, and what is noted is noted, with numbers as the only new objects. What is replaced is
- * let go at the very end.
+ * table is run, and what is noted is noted, with numbers as the only new objects. Where results are
+ * made of arrays, that comes before the notes, and the terms are looked at once more. What is
+ * replaced is let go at the very end.
  */
 #include "atomic_runs.h"
 
@@ -40,7 +42,8 @@ struct atomic_runs {
     int threads;
     Py_ssize_t input_count, output_count;
     struct input inputs[MAX_ARRAYS];
-    PyObject *outputs, *array_type, *make_array;
+    PyObject *outputs, *results, *array_type, *make_array;
+    int has_makers;
     PyObject *same, *calls, *owner_same, *owner_lock, *owner_run, *owner_id;
     PyObject *run_ids, *ages, *make_run, *place, *lane, *part;
     PyObject *note_latency, *note_span, *notes, *counters;
@@ -109,6 +112,24 @@ static int read_terms(PyObject *terms, struct atomic_runs *self)
         &self->counters);
 }
 
+/* Sees to it that each result is of an output that there is. */
+static int read_results(struct atomic_runs *self)
+{
+    for (Py_ssize_t row = 0; row < PyTuple_Size(self->results); row++) {
+        PyObject *name, *make;
+        Py_ssize_t output;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(self->results, row), "O!nO", &PyUnicode_Type, &name,
+                              &output, &make))
+            return -1;
+        if (output < 0 || output >= self->output_count) {
+            PyErr_SetString(PyExc_ValueError, "a result is of no output");
+            return -1;
+        }
+        self->has_makers |= make != Py_None;
+    }
+    return 0;
+}
+
 static PyObject *new_atomic(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     PyObject *table, *inputs, *terms;
@@ -119,9 +140,9 @@ static PyObject *new_atomic(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (self == NULL)
         return NULL;
     self->given = Py_NewRef(args);
-    if (!PyArg_ParseTuple(args, "OiO!O!OOO!", &table, &self->threads, &PyTuple_Type, &inputs,
-                          &PyTuple_Type, &self->outputs, &self->array_type, &self->make_array,
-                          &PyTuple_Type, &terms)
+    if (!PyArg_ParseTuple(args, "OiO!O!O!OOO!", &table, &self->threads, &PyTuple_Type, &inputs,
+                          &PyTuple_Type, &self->outputs, &PyTuple_Type, &self->results,
+                          &self->array_type, &self->make_array, &PyTuple_Type, &terms)
         || !read_terms(terms, self))
         goto fail;
     self->input_count = PyTuple_Size(inputs);
@@ -130,7 +151,7 @@ static PyObject *new_atomic(PyTypeObject *type, PyObject *args, PyObject *keywor
         PyErr_Format(PyExc_ValueError, "at most %d arrays", MAX_ARRAYS);
         goto fail;
     }
-    if (PyObject_GetBuffer(table, &self->table, PyBUF_SIMPLE) < 0)
+    if (read_results(self) < 0 || PyObject_GetBuffer(table, &self->table, PyBUF_SIMPLE) < 0)
         goto fail;
     for (Py_ssize_t index = 0; index < self->input_count; index++)
         if (read_input(PyTuple_GetItem(inputs, index), &self->inputs[index]) < 0)
@@ -147,7 +168,7 @@ struct attempt {
     Py_buffer views[MAX_ARRAYS];
     char *addresses[MAX_ARRAYS];
     Py_ssize_t held;
-    PyObject *run, *results, *mark, *span;
+    PyObject *run, *results, *mark, *span, *outputs;
 };
 
 /* Views an array whose bytes lie side by side: 1, 0 for another, -1 with an exception. */
@@ -198,6 +219,31 @@ static int take_inputs(const struct atomic_runs *self, PyObject *given, struct a
     return 1;
 }
 
+/* Puts the results in order into the dictionary, those that are made of arrays as None, or, where
+ * `is_run`, as what they are: 1, or -1 with an exception. */
+static int fill_results(const struct atomic_runs *self, struct attempt *attempt, int is_run)
+{
+    for (Py_ssize_t row = 0; row < PyTuple_Size(self->results); row++) {
+        PyObject *result = PyTuple_GetItem(self->results, row), *made;
+        PyObject *make = PyTuple_GetItem(result, 2);
+        Py_ssize_t output = PyLong_AsSsize_t(PyTuple_GetItem(result, 1));
+        PyObject *array = PyTuple_GetItem(attempt->outputs, output);
+        if (is_run && make == Py_None)
+            continue;
+        if (make == Py_None)
+            made = Py_NewRef(array);
+        else
+            made = is_run ? PyObject_CallFunctionObjArgs(make, array, NULL) : Py_NewRef(Py_None);
+        int status = -1;
+        if (made != NULL)
+            status = PyDict_SetItem(attempt->results, PyTuple_GetItem(result, 0), made);
+        Py_XDECREF(made);
+        if (status < 0)
+            return -1;
+    }
+    return 1;
+}
+
 /* Makes the objects of a run, and an array for each output: 1; 0 where an array is not as the table
  * has it, -1 with an exception. */
 static int make_objects(const struct atomic_runs *self, struct attempt *attempt)
@@ -205,26 +251,21 @@ static int make_objects(const struct atomic_runs *self, struct attempt *attempt)
     attempt->results = PyDict_New();
     attempt->mark = PyTuple_New(3);
     attempt->span = PyTuple_New(7);
+    attempt->outputs = PyTuple_New(self->output_count);
     attempt->run = PyObject_CallNoArgs(self->make_run);
     if (attempt->results == NULL || attempt->mark == NULL || attempt->span == NULL
-        || attempt->run == NULL
+        || attempt->outputs == NULL || attempt->run == NULL
         || PyObject_SetAttr(attempt->run, results_text, attempt->results) < 0)
         return -1;
     for (Py_ssize_t index = 0; index < self->output_count; index++) {
-        PyObject *output = PyTuple_GetItem(self->outputs, index);
-        PyObject *array = PyObject_Call(self->make_array, PyTuple_GetItem(output, 1), NULL);
-        if (array == NULL)
+        PyObject *array = PyObject_Call(self->make_array, PyTuple_GetItem(self->outputs, index), NULL);
+        if (array == NULL || PyTuple_SetItem(attempt->outputs, index, array) < 0)
             return -1;
-        int status = PyDict_SetItem(attempt->results, PyTuple_GetItem(output, 0), array);
-        if (status == 0)
-            status = view_array(self, attempt, array, PyBUF_WRITABLE);
-        else
-            status = -1;
-        Py_DECREF(array);
+        int status = view_array(self, attempt, array, PyBUF_WRITABLE);
         if (status <= 0)
             return status;
     }
-    return 1;
+    return fill_results(self, attempt, 0);
 }
 
 /* 1 if an attribute is this object. */
@@ -366,6 +407,15 @@ static int run_whole(const struct atomic_runs *self, struct attempt *attempt, Py
     int64_t started = monotonic_ns();
     if (run_addresses(&self->table, attempt->addresses, attempt->held, self->threads) != 0)
         return 0; /* the usual way finds it, too, and says what it is */
+    if (self->has_makers) {
+        if (fill_results(self, attempt, 1) < 0) {
+            PyErr_Clear(); /* as above */
+            return 0;
+        }
+        answer = may_run(self, owner);
+        if (answer <= 0)
+            return answer;
+    }
     PyObject *duration = describe(self, attempt, owner, arrived, started, monotonic_ns());
     if (duration == NULL)
         return -1;
@@ -393,7 +443,7 @@ static PyObject *attempt_run(PyObject *object, PyObject *const *args, Py_ssize_t
         return NULL;
     }
     attempt.held = 0;
-    attempt.run = attempt.results = attempt.mark = attempt.span = NULL;
+    attempt.run = attempt.results = attempt.mark = attempt.span = attempt.outputs = NULL;
     int answer = take_inputs(self, args[0], &attempt);
     if (answer > 0)
         answer = make_objects(self, &attempt);
@@ -405,6 +455,7 @@ static PyObject *attempt_run(PyObject *object, PyObject *const *args, Py_ssize_t
     }
     while (attempt.held > 0)
         PyBuffer_Release(&attempt.views[--attempt.held]);
+    Py_XDECREF(attempt.outputs);
     Py_XDECREF(attempt.results);
     Py_XDECREF(attempt.mark);
     Py_XDECREF(attempt.span);

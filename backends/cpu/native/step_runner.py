@@ -87,17 +87,26 @@ class StepRunner:
         table: Array,
         thread_count: int,
         inputs: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]],
-        outputs: Sequence[tuple[str, tuple[tuple[int, ...], np.dtype[Any]]]],
+        outputs: Sequence[tuple[tuple[int, ...], np.dtype[Any]]],
+        results: Sequence[tuple[str, int, Callable[[Array], Any] | None]],
         make_array: Callable[..., Array],
         terms: AtomicTerms,
     ) -> Attempt:
         """Make the call that makes runs whose arrays are of these names, shapes and types.
 
-        They are MOST_ATOMIC_ARRAYS together, at most.
+        They are MOST_ATOMIC_ARRAYS together, at most. ``results`` are names, of which output each
+        is, and the call of C that makes it of that, if it is not that itself.
         """
         asked = tuple([(name, dtype, shape) for name, (shape, dtype) in inputs.items()])
         runs = self._steps.AtomicRuns(
-            table, thread_count, asked, tuple(outputs), np.ndarray, make_array, terms
+            table,
+            thread_count,
+            asked,
+            tuple(outputs),
+            tuple(results),
+            np.ndarray,
+            make_array,
+            terms,
         )
         attempt: Attempt = runs.attempt
         return attempt

@@ -32,6 +32,7 @@
 #include "steps.h"
 #include "stop_words.h"
 #include "teams/team.h"
+#include "zip_rows.h"
 
 #include <errno.h>
 
@@ -46,7 +47,7 @@
 #define MAX_BUFFERS 1024
 
 /* Counted up, here and in step_runner.py, with each change of what functions or tables take. */
-#define INTERFACE 15
+#define INTERFACE 16
 
 typedef int (*execute_function)(const void *primitive, void *stream, int count, const void *args);
 typedef int (*set_handle_function)(void *memory, void *address);
@@ -452,6 +453,9 @@ static PyMethodDef methods[] = {
      "of their union; without the GIL. Corners are rows of four float32 (least, then greatest), order and\n"
      "kept arrays of 64-bit integers. Return how many are kept, at most as many as fit there, or None\n"
      "once the byte of stop is set: it is looked at before each box."},
+    {"zip_rows", zip_rows, METH_VARARGS,
+     "zip_rows(keys, array)\n\n"
+     "Return a dict of the keys and the numbers of each row of a float32 array (rows, keys)."},
     {"order_floats", order_floats, METH_VARARGS,
      "order_floats(bound, falls, nan_last, rows, values, places, stop=None)\n\n"
      "Write the places of the first float32 numbers of each row in rising or falling order, equal ones in\n"

@@ -11,7 +11,13 @@ from ....runtime.graph.traversal import BODIES
 from ....runtime.lowering.kernel_registry import name_in_file
 from ..kernels.registry import FAMILIES, KERNELS
 
-__all__ = ["STANDARD_DOMAINS", "SteppedNodes", "holds_objects", "is_left_to_numpy"]
+__all__ = [
+    "STANDARD_DOMAINS",
+    "SteppedNodes",
+    "holds_objects",
+    "holds_objects_anywhere",
+    "is_left_to_numpy",
+]
 
 STANDARD_DOMAINS = ("", "ai.onnx")
 
@@ -173,6 +179,13 @@ def is_left_to_numpy(node: Node) -> bool:
 def holds_objects(graph: Graph) -> bool:
     """True if an input or output of a graph is a text or no tensor, though no node may read it."""
     return any(_holds_objects(value) for value in (*graph.inputs, *graph.outputs))
+
+
+def holds_objects_anywhere(graph: Graph) -> bool:
+    """True if a value of a graph, or one that it only hands on, is a text or no tensor."""
+    return holds_objects(graph) or any(
+        _holds_objects(value) for node in graph.nodes for value in (*node.inputs, *node.outputs)
+    )
 
 
 def _has_bodies(node: Node) -> bool:

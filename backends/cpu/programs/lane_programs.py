@@ -136,7 +136,7 @@ class LanePrograms:
         lane: Lane,
         inputs: Mapping[str, Form],
         make_array: Callable[..., Array],
-        output_names: Sequence[str],
+        results: Sequence[tuple[str, int, Callable[[Array], Any] | None]],
         same: tuple[object, str, object],
         counters: tuple[tuple[object, str], ...],
     ) -> ProgramRuns | None:
@@ -146,8 +146,7 @@ class LanePrograms:
         runs. None: they take more than a call.
         """
         program = self.program(plan, lane)
-        outputs = tuple(zip(output_names, plan.made_forms, strict=True))
-        make_calls = program.atomic_calls(inputs, outputs, make_array)
+        make_calls = program.atomic_calls(inputs, plan.made_forms, results, make_array)
         if make_calls is None:
             return None
         return ProgramRuns(program, make_calls, self._lanes[lane].arena, same, counters)

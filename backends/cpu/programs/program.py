@@ -125,7 +125,8 @@ class Program:
     def atomic_calls(
         self,
         inputs: Mapping[str, Form],
-        outputs: Sequence[tuple[str, Form]],
+        outputs: Sequence[Form],
+        results: Sequence[tuple[str, int, Callable[[Array], Any] | None]],
         make_array: Callable[..., Array],
     ) -> Callable[[AtomicTerms], Attempt] | None:
         """Return what makes, of their terms, the call that makes runs of such arrays.
@@ -143,6 +144,7 @@ class Program:
             self._thread_count,
             inputs,
             outputs,
+            results,
             make_array,
         )
 

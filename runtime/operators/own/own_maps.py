@@ -10,7 +10,7 @@ import numpy as np
 from ..plain_operators import Array
 from .own_operators import own
 
-__all__ = ["map_to_tensor", "map_to_vector", "tensor_to_maps"]
+__all__ = ["keys_of", "map_to_tensor", "map_to_vector", "tensor_to_maps"]
 
 _CAST_TYPES = {"TO_FLOAT": np.float32, "TO_STRING": object, "TO_INT64": np.int64}
 
@@ -26,7 +26,7 @@ def tensor_to_maps(
 
     Raises ValueError unless there is a label for each column.
     """
-    keys = _keys(classlabels_int64s, classlabels_strings)
+    keys = keys_of(classlabels_int64s, classlabels_strings)
     if scores.ndim not in (1, 2) or scores.shape[-1] != len(keys):
         raise ValueError(f"{len(keys)} labels are no columns of a tensor {scores.shape}")
     rows = scores.reshape(-1, len(keys)).tolist()
@@ -44,7 +44,7 @@ def map_to_vector(
 
     Raises ValueError for a key that is no word.
     """
-    words = _keys(int64_vocabulary, string_vocabulary)
+    words = keys_of(int64_vocabulary, string_vocabulary)
     unknown = given.keys() - set(words)
     if unknown:
         raise ValueError(f"the vocabulary lacks {sorted(unknown)[:3]}")
@@ -86,7 +86,8 @@ def map_to_tensor(
     return np.array([[float(item) for item in items]], np.float64).astype(_CAST_TYPES[cast_to])
 
 
-def _keys(integers: Sequence[int], texts: Sequence[str]) -> list[Any]:
+def keys_of(integers: Sequence[int] = (), texts: Sequence[str] = ()) -> list[Any]:
+    """Return the keys that a node is given; ValueError for two kinds of them."""
     if integers and texts:
         raise ValueError("keys are integers or strings, not both")
     if integers:

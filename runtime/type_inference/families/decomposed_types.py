@@ -40,7 +40,8 @@ _OWN_RULES = {
         "TreeEnsembleClassifier",
     )
 }
-"""Operators whose types are known where their composition is not; see ``ml_types.py``, ``tree_types.py``."""
+"""Operators whose types are known where their composition is not: ``ml_types.py`` and
+``tree_types.py`` have their rules."""
 
 for _domain, _op_type in sorted(decompositions().keys() - _OWN_RULES):
     type_rule(_op_type, domain=_domain)(like_composition)
