@@ -37,7 +37,7 @@ ELSEWHERE = {
         *("Attention", "CastLike", "DequantizeLinear", "DynamicQuantizeLinear", "Einsum"),
         *("AffineGrid", "BitCast", "BlackmanWindow", "CenterCropPad", "Col2Im", "CumProd", "Det"),
         *("GridSample", "HammingWindow", "HannWindow", "Hardmax", "LpNormalization", "MaxRoiPool"),
-        *("MaxUnpool", "MeanVarianceNormalization", "MelWeightMatrix", "STFT", "TfIdfVectorizer"),
+        *("MaxUnpool", "MelWeightMatrix", "STFT", "TfIdfVectorizer"),
         *("EyeLike", "GRU", "MatMulInteger"),
         *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "RoiAlign"),
         *("ScatterElements", "aioinfer.cpu.ByNumpy"),

@@ -80,8 +80,8 @@ FAMILIES = {
     "normalization.softmax": "LogSoftmax Softmax",
     "numpy_operators": (
         "AffineGrid BitCast BlackmanWindow CenterCropPad Col2Im CumProd CumSum Det Einsum "
-        "EyeLike GatherElements GatherND GridSample HammingWindow HannWindow Hardmax "
-        "LpNormalization MatMulInteger MaxRoiPool MaxUnpool MeanVarianceNormalization "
+        "EyeLike GatherElements GatherND HammingWindow HannWindow Hardmax "
+        "LpNormalization MatMulInteger MaxUnpool "
         "MelWeightMatrix OneHot ReverseSequence STFT ScatterElements ScatterND TensorScatter "
         "TfIdfVectorizer Trilu aioinfer.cpu::ByNumpy "
         "ai.onnx.ml::ArrayFeatureExtractor ai.onnx.ml::Binarizer ai.onnx.ml::FeatureVectorizer "
@@ -99,7 +99,8 @@ FAMILIES = {
     "windows.transposed_convolution": "ConvTranspose aioinfer.cpu::ConvTranspose",
     "windows.int8_convolution": "aioinfer.cpu::Int8Conv",
     "windows.pooling": "AveragePool GlobalAveragePool GlobalLpPool GlobalMaxPool LpPool MaxPool",
-    "windows.regions": "RoiAlign",
+    "windows.regions": "MaxRoiPool RoiAlign",
+    "windows.samples": "GridSample",
 }
 """The operators that each module of this package registers kernels for."""
 

@@ -33,6 +33,7 @@ struct named_kernel {
 
 /* Each file of kernels ends its own list with a row of nulls. */
 extern const struct named_kernel int8_kernels[];
+extern const struct named_kernel cell_kernels[];
 extern const struct named_kernel column_kernels[];
 extern const struct named_kernel movement_kernels[];
 extern const struct named_kernel elementwise_kernels[];
@@ -48,6 +49,7 @@ extern const struct named_kernel quantization_kernels[];
 extern const struct named_kernel tree_kernels[];
 extern const struct named_kernel recurrent_kernels[];
 extern const struct named_kernel region_kernels[];
+extern const struct named_kernel sample_kernels[];
 extern const struct named_kernel vector_kernels[];
 
 /* True once another thread has set a run's stop word; NULL for a run that has none. */

@@ -32,7 +32,7 @@ FAMILIES = {
         "attention_probabilities dynamic_quantize find_extremes layer_norm look_up reduce "
         "rms_norm select_top softmax"
     ),
-    "window_bounds": "align_regions fold_columns pool",
+    "window_bounds": "align_regions fold_columns pool pool_regions sample_points",
 }
 """The kernels that each module of ``native_bounds`` has rules for; it is imported for the first."""
 INT8_KERNELS = frozenset(FAMILIES["int8_bounds"].split())

@@ -11,6 +11,9 @@ __all__ = ["SMALL_PLAN", "multiply_adds", "team_size"]
 SMALL_PLAN = 2_000_000
 """Multiply-adds that one thread does in about 40 us: as long as waking another takes."""
 
+_GATHERED = {"GridSample": 64, "MaxRoiPool": 64}
+"""What an element costs that is made of a few others, wherever these lie."""
+
 
 def team_size(graph: Graph, most: int) -> int:
     """Choose the threads of a plan, 1 or ``most``; its graph's shapes are static."""
@@ -48,6 +51,8 @@ def _length(node: Node) -> int:
         return 2 * second[1] if len(second) > 1 else 1
     if node.op_type in ("LSTM", "GRU", "RNN"):
         return _recurrent_length(node, second)
+    if node.op_type in _GATHERED:
+        return _GATHERED[node.op_type]
     return 1
 
 

@@ -234,7 +234,8 @@ def max_roi_pool(
 ) -> Array:
     """Take the maximum in each cell of a grid laid over each region; an empty cell gives 0.
 
-    x: (N, C, H, W). rois: (R, 5) of image index, x1, y1, x2, y2. Gives (R, C, *pooled_shape).
+    x: (N, C, H, W). rois: (R, 5) of image index, x1, y1, x2, y2. Gives (R, C, *pooled_shape). A
+    region that is not finite is zero. Raises IndexError for one of an image that is not there.
     Edges are computed in float32, as by the peers: in more digits some fall into another pixel.
     Source: region of interest pooling, Girshick 2015, arXiv:1504.08083.
     """
@@ -242,6 +243,10 @@ def max_roi_pool(
     out = np.zeros((len(rois), x.shape[1], rows, columns), x.dtype)
     scale = np.float32(spatial_scale)
     for region, roi in enumerate(rois):
+        if not -1 < roi[0] < len(x):
+            raise IndexError(f"region {region} is of image {roi[0]} of {len(x)}")
+        if not np.isfinite(roi * scale).all():
+            continue
         image = x[int(roi[0])]
         left, top, right, bottom = (_half_up(np.float32(edge) * scale) for edge in roi[1:])
         heights = _cells(top, bottom, rows, x.shape[2])

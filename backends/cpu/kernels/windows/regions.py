@@ -1,4 +1,4 @@
-"""RoiAlign: regions of images as bins, from points between the elements."""
+"""Regions of images as bins: from points between the elements (RoiAlign), or by the greatest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...plans.operand_layout import Layout
 from ...plans.plan_builder import PlanBuilder
 from ..registry import kernel
 
-__all__ = ["lower_regions"]
+__all__ = ["lower_cells", "lower_regions"]
 
 
 def _refuses(node: Node) -> str | None:
@@ -51,3 +51,24 @@ def lower_regions(node: Node, builder: PlanBuilder) -> None:
             double_bits(float(attributes.get("spatial_scale", 1.0))),
         ),
     )
+
+
+@kernel("MaxRoiPool", refuses=_refuses)
+def lower_cells(node: Node, builder: PlanBuilder) -> None:
+    """Lower the greatest elements of cells of regions, all in row-major order."""
+    source, regions = node.inputs
+    (result,) = node.outputs
+    assert source is not None
+    assert regions is not None
+    rows, columns = (int(count) for count in node.attributes["pooled_shape"])
+    shape, (count, *_) = builder.shape(source), builder.shape(regions)
+    builder.expect_shape(regions, (count, 5))
+    made = (count, shape[1], rows, columns)
+    builder.expect_shape(result, made)
+    operands = (
+        builder.plain(source, DType.FLOAT32),
+        builder.plain(regions, DType.FLOAT32),
+        builder.result(result, Layout.plain(made, DType.FLOAT32)),
+    )
+    scale = float(node.attributes.get("spatial_scale", 1.0))
+    builder.native("pool_regions", operands, (*shape, count, rows, columns, double_bits(scale)))

@@ -1,4 +1,7 @@
-"""Pools, folded columns and regions (native_pools.c, native_columns.c, native_regions.c)."""
+"""Pools, folded columns, regions and points of images.
+
+native_pools.c, native_columns.c, native_regions.c, native_cells.c and native_samples.c.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from .reach import FLOAT32, INDEX_TYPES, MOST_BYTES, Reach, Rule, element_type, product, take
 
 __all__ = ["RULES"]
+
+_MOST_SAMPLED = 1 << 29
+"""Elements of an image, of which twice as many have a number of 32 bits."""
 
 
 def _align_regions(parameters: Sequence[int]) -> list[Reach]:
@@ -18,6 +24,31 @@ def _align_regions(parameters: Sequence[int]) -> list[Reach]:
         (0, product(regions, 4, 4), FLOAT32),
         (0, product(regions, 8), INDEX_TYPES[8]),
         (0, product(regions, channels, rows, columns, 4), FLOAT32),
+    ]
+
+
+def _pool_regions(parameters: Sequence[int]) -> list[Reach]:
+    images, channels, height, width, regions, rows, columns, _ = take(parameters, 8)
+    if rows < 1 or columns < 1:
+        raise ValueError(f"regions of {rows} by {columns} cells")
+    return [
+        (0, product(images, channels, height, width, 4), FLOAT32),
+        (0, product(regions, 5, 4), FLOAT32),
+        (0, product(regions, channels, rows, columns, 4), FLOAT32),
+    ]
+
+
+def _sample_points(parameters: Sequence[int]) -> list[Reach]:
+    images, channels, points, axes, form, padding, _, *lengths = take(parameters, 10)
+    if not 1 <= axes <= len(lengths) or form not in (0, 1, 2) or padding not in (0, 1, 2):
+        raise ValueError(f"points of {axes} axes of form {form} and padding {padding}")
+    plane = product(*lengths[:axes])
+    if plane > _MOST_SAMPLED:
+        raise ValueError(f"points between {plane} elements")
+    return [
+        (0, product(images, channels, plane, 4), FLOAT32),
+        (0, product(images, points, axes, 4), FLOAT32),
+        (0, product(images, channels, points, 4), FLOAT32),
     ]
 
 
@@ -66,4 +97,6 @@ RULES: Mapping[str, Rule] = {
     "align_regions": _align_regions,
     "fold_columns": _fold_columns,
     "pool": _pool,
+    "pool_regions": _pool_regions,
+    "sample_points": _sample_points,
 }

@@ -48,6 +48,18 @@ CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], int]] = {
         {"output_height": 2, "output_width": 3},
         6,
     ),
+    "pool_regions": (
+        "MaxRoiPool",
+        {"x": IMAGE, "r": np.array([[0, 1, 1, 30, 9]], np.float32)},
+        {"pooled_shape": [2, 3]},
+        6,
+    ),
+    "sample_points": (
+        "GridSample",
+        {"x": X.reshape(1, 16, 8, 20), "g": X.reshape(-1)[: 7 * 9 * 2].reshape(1, 7, 9, 2) / 9.7},
+        {},
+        4 * 7 * 9,
+    ),
     "pool": ("MaxPool", {"x": IMAGE}, {"kernel_shape": [2, 2], "dilations": [2, 2]}, 8 * 38),
 }
 """The kernel: an operator that runs by it, its inputs, its constants (``to``) and attributes, and
