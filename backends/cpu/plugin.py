@@ -40,10 +40,10 @@ from .passes import (
     INT8_FUSION,
     first_passes,
     has_half_constants,
-    integer_passes,
     is_kept_for_plans,
     plan_passes,
     shared_passes,
+    writing_passes,
 )
 from .passes.quantization_facts import is_int8_weights
 from .pieces.stepped_nodes import SteppedNodes, holds_objects
@@ -175,7 +175,7 @@ class CpuPlugin(Plugin):
                 reads_halves=self._reads_halves(copied, config),
             ),
             Decomposing(),
-            *integer_passes(),
+            *writing_passes(),
             *folding,
             *shared,
             DeadCode(),

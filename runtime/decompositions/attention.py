@@ -151,21 +151,22 @@ def rotated(
     made: Composition,
     x: Value,
     size: int,
-    places: Value,
+    places: Value | None,
     tables: tuple[Value, Value],
     is_interleaved: bool,
 ) -> Value:
-    """Turn pairs of the first elements of each head by the angle of its place, (B, S)."""
-    half = length_of(made, tables[0], 1)
+    """Turn pairs of the first elements of each head by the angle of its place, (B, S).
+
+    Without places the tables have a row for each: (B, S, half).
+    """
+    half = length_of(made, tables[0], -1)
     if 2 * half > size:
         raise CompositionError(f"angles of {2 * half} elements are more than a head of {size} has")
     rest = None
     if 2 * half < size:
         x, rest = made.add_many("Split", 2, x, made.integers(2 * half, size - 2 * half), axis=-1)
-    cosines, sines = (
-        made.add("Unsqueeze", made.add("Gather", table, places), made.integers(1))
-        for table in tables
-    )
+    rows = tables if places is None else [made.add("Gather", table, places) for table in tables]
+    cosines, sines = (made.add("Unsqueeze", table, made.integers(1)) for table in rows)
     if is_interleaved:
         pairs = made.add("Reshape", x, made.integers(0, 0, 0, half, 2))
         one, other = (made.add("Gather", pairs, made.scalar(at), axis=4) for at in (0, 1))

@@ -40,6 +40,7 @@ ELSEWHERE = {
         *("MaxUnpool", "MelWeightMatrix", "STFT", "TfIdfVectorizer"),
         *("EyeLike", "GRU", "MatMulInteger"),
         *("LSTM", "OneHot", "QuantizeLinear", "RNN", "ReverseSequence", "RoiAlign"),
+        "RotaryEmbedding",
         *("ScatterElements", "aioinfer.cpu.ByNumpy"),
         *("ScatterND", "TensorScatter", "TopK", "aioinfer.cpu.Attention", "aioinfer.cpu.Eltwise"),
         *("aioinfer.cpu.Int8Conv", "aioinfer.cpu.Int8MatMul", "aioinfer.cpu.Int8Table"),

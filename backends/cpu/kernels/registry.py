@@ -59,6 +59,7 @@ FAMILIES = {
     "matrices.matmul": "Gemm MatMul aioinfer.cpu::Gemm aioinfer.cpu::MatMul",
     "matrices.packed_matmul": "aioinfer.cpu::PackedMatMul",
     "matrices.recurrent": "GRU LSTM RNN",
+    "matrices.rotary": "RotaryEmbedding",
     "movement.copies": "Concat DepthToSpace Expand Gather SpaceToDepth Tile",
     "movement.pad": "Pad",
     "movement.pixel_shuffle": "aioinfer.cpu::PixelShuffle",

@@ -65,7 +65,7 @@ static void list_kernels(void)
         movement_kernels, elementwise_kernels, reduction_kernels,    position_kernels, row_kernels,
         matmul_kernels,   packed_kernels,      quantization_kernels, pool_kernels,     tree_kernels,
         packed_int8_kernels, half_kernels, recurrent_kernels, region_kernels, vector_kernels,
-        int8_kernels, column_kernels, sample_kernels, cell_kernels,
+        int8_kernels, column_kernels, sample_kernels, cell_kernels, rotary_kernels,
     };
     kernel_count = 0;
     for (size_t file = 0; file < sizeof files / sizeof files[0]; file++)

@@ -49,6 +49,7 @@ extern const struct named_kernel quantization_kernels[];
 extern const struct named_kernel tree_kernels[];
 extern const struct named_kernel recurrent_kernels[];
 extern const struct named_kernel region_kernels[];
+extern const struct named_kernel rotary_kernels[];
 extern const struct named_kernel sample_kernels[];
 extern const struct named_kernel vector_kernels[];
 

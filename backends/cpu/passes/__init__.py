@@ -24,11 +24,11 @@ __all__ = [
     "PASS_NAMES",
     "first_passes",
     "has_half_constants",
-    "integer_passes",
     "is_kept_for_plans",
     "plan_passes",
     "shapeless_passes",
     "shared_passes",
+    "writing_passes",
 ]
 
 INT8_FUSION = "int8 fusion"
@@ -59,9 +59,14 @@ def has_half_constants(graph: Graph) -> bool:
     return False
 
 
-def integer_passes() -> tuple[Pass, ...]:
-    """List what writes the products of integers with operators that the other passes know."""
+def writing_passes() -> tuple[Pass, ...]:
+    """List what writes rare operators, and products of integers, with ones that have kernels."""
     return (
+        _shared(
+            "fusion.standard_operators:StandardOperators",
+            "standard operators",
+            "MeanVarianceNormalization NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
+        ),
         _shared("fusion.integer_slices:IntegerSlices", "integer slices", "ConvInteger"),
         _shared(
             "fusion.integer_products:IntegerProducts",

@@ -30,7 +30,7 @@ FAMILIES = {
     "recurrent_bounds": "recurrent",
     "row_bounds": (
         "attention_probabilities dynamic_quantize find_extremes layer_norm look_up reduce "
-        "rms_norm select_top softmax"
+        "rms_norm select_top softmax turn_pairs"
     ),
     "window_bounds": "align_regions fold_columns pool pool_regions sample_points",
 }

@@ -114,6 +114,16 @@ def _look_up(parameters: Sequence[int]) -> list[Reach]:
     return [(0, product(count), _BYTES), (0, 256, _BYTES), (0, count, _BYTES)]
 
 
+def _turn_pairs(parameters: Sequence[int]) -> list[Reach]:
+    sequences, heads, places, size, half, _, _, has_positions, rows = take(parameters, 9)
+    if 2 * half > size or (not has_positions and rows != product(sequences, places)):
+        raise ValueError(f"{half} pairs in heads of {size}, and {rows} rows of angles")
+    values = (0, product(sequences, heads, places, size, 4), FLOAT32)
+    tables = [(0, product(rows, half, 4), FLOAT32)] * 2
+    positions = [(0, product(sequences, places, 8), INDEX_TYPES[8])] * bool(has_positions)
+    return [values, *tables, *positions, values]
+
+
 RULES: Mapping[str, Rule] = {
     "attention_probabilities": _attention_probabilities,
     "dynamic_quantize": _dynamic_quantize,
@@ -124,4 +134,5 @@ RULES: Mapping[str, Rule] = {
     "rms_norm": _rms_norm,
     "select_top": _select_top,
     "softmax": _softmax,
+    "turn_pairs": _turn_pairs,
 }

@@ -54,6 +54,16 @@ CASES: dict[str, tuple[str, dict[str, np.ndarray], dict[str, Any], int]] = {
         {"pooled_shape": [2, 3]},
         6,
     ),
+    "turn_pairs": (
+        "RotaryEmbedding",
+        {
+            "x": X.reshape(1, 64, 40),
+            "c": X[:16].reshape(1, 64, 10),
+            "s": X[16:32].reshape(1, 64, 10),
+        },
+        {"num_heads": 2},
+        40,
+    ),
     "sample_points": (
         "GridSample",
         {"x": X.reshape(1, 16, 8, 20), "g": X.reshape(-1)[: 7 * 9 * 2].reshape(1, 7, 9, 2) / 9.7},

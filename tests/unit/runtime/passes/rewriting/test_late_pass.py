@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from aioinfer.backends.cpu.passes import first_passes, integer_passes, plan_passes, shared_passes
+from aioinfer.backends.cpu.passes import first_passes, plan_passes, shared_passes, writing_passes
 from aioinfer.runtime.graph import Graph, Model, Node, Value
 from aioinfer.runtime.passes import run_passes
 from aioinfer.runtime.passes.rewriting.late_pass import LatePass
 
-EVERY = (*first_passes(), *integer_passes(), *shared_passes(), *plan_passes())
+EVERY = (*first_passes(), *writing_passes(), *shared_passes(), *plan_passes())
 LATE = [item for item in EVERY if isinstance(item, LatePass)]
 
 RENAMING = """
