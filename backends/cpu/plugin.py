@@ -174,7 +174,7 @@ class CpuPlugin(Plugin):
                 config[CPU_DISABLED_PASSES.key],
                 reads_halves=self._reads_halves(copied, config),
             ),
-            Decomposing(),
+            Decomposing(whole_ops=("RotaryEmbedding",)),
             *writing_passes(),
             *folding,
             *shared,

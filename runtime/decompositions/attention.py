@@ -143,6 +143,10 @@ def rotary_embedding(made: Composition) -> list[Value]:
         places = made.add("Unsqueeze", made.add("Add", steps, places), made.integers(0))
     size = width // count if is_rows else width
     is_interleaved = bool(given.get("interleaved", 0))
+    if is_rows and 2 * length_of(made, cosines, 1) <= size:
+        whole = _turned_whole(made, x, size, places, (cosines, sines), is_interleaved)
+        if whole is not None:
+            return [whole]
     turned = rotated(made, heads, size, places, (cosines, sines), is_interleaved)
     return [merged(made, turned, width) if is_rows else turned]
 
@@ -151,22 +155,24 @@ def rotated(
     made: Composition,
     x: Value,
     size: int,
-    places: Value | None,
+    places: Value,
     tables: tuple[Value, Value],
     is_interleaved: bool,
 ) -> Value:
-    """Turn pairs of the first elements of each head by the angle of its place, (B, S).
-
-    Without places the tables have a row for each: (B, S, half).
-    """
-    half = length_of(made, tables[0], -1)
+    """Turn pairs of the first elements of each head by the angle of its place, (B, S)."""
+    half = length_of(made, tables[0], 1)
     if 2 * half > size:
         raise CompositionError(f"angles of {2 * half} elements are more than a head of {size} has")
+    whole = _turned_whole(made, x, size, places, tables, is_interleaved)
+    if whole is not None:
+        return whole
     rest = None
     if 2 * half < size:
         x, rest = made.add_many("Split", 2, x, made.integers(2 * half, size - 2 * half), axis=-1)
-    rows = tables if places is None else [made.add("Gather", table, places) for table in tables]
-    cosines, sines = (made.add("Unsqueeze", table, made.integers(1)) for table in rows)
+    cosines, sines = (
+        made.add("Unsqueeze", made.add("Gather", table, places), made.integers(1))
+        for table in tables
+    )
     if is_interleaved:
         pairs = made.add("Reshape", x, made.integers(0, 0, 0, half, 2))
         one, other = (made.add("Gather", pairs, made.scalar(at), axis=4) for at in (0, 1))
@@ -181,6 +187,32 @@ def rotated(
     else:
         turned = made.add("Concat", first, second, axis=-1)
     return turned if rest is None else made.add("Concat", turned, rest, axis=-1)
+
+
+def _turned_whole(
+    made: Composition,
+    x: Value,
+    size: int,
+    places: Value,
+    tables: tuple[Value, Value],
+    is_interleaved: bool,
+) -> Value | None:
+    """Turn heads, or rows of heads, by ONNX's own operator, where the device has that; else None.
+
+    It wants places for each sequence.
+    """
+    if "RotaryEmbedding" not in made.whole_ops or made.rank(places) != 2:
+        return None
+    known = made.shape(x)[0]
+    if known is None or made.shape(places)[0] != known or made.dtype(places) is not DType.INT64:
+        return None
+    attributes = {"interleaved": int(is_interleaved)}
+    turned = 2 * length_of(made, tables[0], 1)
+    if turned < size:
+        attributes["rotary_embedding_dim"] = turned
+    if made.rank(x) == 3:
+        attributes["num_heads"] = length_of(made, x, 2) // size
+    return made.add("RotaryEmbedding", x, *tables, places, **attributes)
 
 
 def _scores(made: Composition, q: Value, k: Value, scale: float, added: list[Value]) -> Value:

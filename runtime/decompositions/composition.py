@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,19 +24,27 @@ class CompositionError(Exception):
 class Composition:
     """Collects what one node is made of; ``inputs`` are its own, or values that stand for them.
 
-    Nodes are made in topological order, and each gets its types by ``infer`` at once, so that a
-    decomposition may look at those of what it has made. Not thread-safe; for one use.
+    ``whole_ops`` are operators of ONNX that the device computes as a whole: where one fits, it is
+    used, and not what it is made of. Nodes are made in topological order, and each gets its types
+    by ``infer`` at once, so that a decomposition may look at those of what it has made. Not
+    thread-safe; for one use.
     """
 
-    def __init__(self, node: Node, inputs: Sequence[Value | None], infer: Infer) -> None:
-        self.node, self.inputs = node, tuple(inputs)
+    def __init__(
+        self,
+        node: Node,
+        inputs: Sequence[Value | None],
+        infer: Infer,
+        whole_ops: Collection[str] = (),
+    ) -> None:
+        self.node, self.inputs, self.whole_ops = node, tuple(inputs), frozenset(whole_ops)
         self._infer = infer
         self.nodes: list[Node] = []
         self.constants: list[Value] = []
 
     def with_inputs(self, inputs: Sequence[Value | None]) -> Composition:
         """Return a view that adds to this composition, for a decomposition of other inputs."""
-        other = Composition(self.node, inputs, self._infer)
+        other = Composition(self.node, inputs, self._infer, self.whole_ops)
         other.nodes, other.constants = self.nodes, self.constants
         return other
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..graph import Node, Value
 from ..graph.operator_families import OperatorFamilies
@@ -95,17 +95,21 @@ def decompositions() -> dict[tuple[str, str], Decomposition]:
 
 
 def compose(
-    node: Node, inputs: Sequence[Value | None], infer: Infer
+    node: Node,
+    inputs: Sequence[Value | None],
+    infer: Infer,
+    whole_ops: Collection[str] = (),
 ) -> tuple[Composition, list[Value | None]]:
     """Return what a node is made of, and the values that are its outputs, None for unused ones.
 
-    ``inputs`` are used in its place. Raises CompositionError, and what ``infer`` raises; then
-    nothing that was made uses a value any more. O(nodes made).
+    ``inputs`` are used in its place; ``whole_ops`` are those of Composition. Raises
+    CompositionError, and what ``infer`` raises; then nothing that was made uses a value any more.
+    O(nodes made).
     """
     function = find_decomposition(node)
     if function is None:
         raise CompositionError("it has no decomposition")
-    made = Composition(node, inputs, infer)
+    made = Composition(node, inputs, infer, whole_ops)
     try:
         found = list(function(made))
         found += [None] * (len(node.outputs) - len(found))

@@ -18,13 +18,14 @@ class Decomposing(Pass):
     """Write nodes that have a decomposition with the operators that they are made of.
 
     What cannot be written so, what a user's kernel computes and the operators in ``keep_ops``
-    (``domain::type``) are left as they are.
+    (``domain::type``) are left as they are. ``whole_ops`` are operators of ONNX that the device has
+    kernels for, and that others need not be written without.
     """
 
     name = "decomposing"
 
-    def __init__(self, *, keep_ops: Collection[str] = ()) -> None:
-        self._keep_ops = frozenset(keep_ops)
+    def __init__(self, *, keep_ops: Collection[str] = (), whole_ops: Collection[str] = ()) -> None:
+        self._keep_ops, self._whole_ops = frozenset(keep_ops), frozenset(whole_ops)
 
     def find(self, graph: Graph) -> Iterator[GraphPatch]:
         for node in list(graph.nodes):
@@ -32,14 +33,14 @@ class Decomposing(Pass):
                 continue
             if node.user_kernel is not None or node.op in self._keep_ops:
                 continue
-            patch = _patch(node)
+            patch = _patch(node, self._whole_ops)
             if patch is not None:
                 yield patch
 
 
-def _patch(node: Node) -> GraphPatch | None:
+def _patch(node: Node, whole_ops: Collection[str]) -> GraphPatch | None:
     try:
-        made, outputs = compose(node, node.inputs, types_of_made(ShapeContent()))
+        made, outputs = compose(node, node.inputs, types_of_made(ShapeContent()), whole_ops)
     except CompositionError:
         return None
     return patch_of(made, outputs)

@@ -11,7 +11,7 @@ __all__ = ["SMALL_PLAN", "multiply_adds", "team_size"]
 SMALL_PLAN = 2_000_000
 """Multiply-adds that one thread does in about 40 us: as long as waking another takes."""
 
-_GATHERED = {"GridSample": 64, "MaxRoiPool": 64}
+_GATHERED = {"GridSample": 64, "MaxRoiPool": 64, "RotaryEmbedding": 6}
 """What an element costs that is made of a few others, wherever these lie."""
 
 

@@ -117,3 +117,44 @@ def test_a_position_without_angles_is_a_wrong_input(core: Core, position: int) -
         TensorError, match=r"RotaryEmbedding \(node 'rotary'\): an index in the data"
     ):
         run(core, rotary_model(inputs), "CPU", inputs)
+
+
+@pytest.mark.parametrize("is_interleaved", [0, 1])
+@pytest.mark.parametrize(("batch", "by_rows"), [(1, True), (3, True), (3, False)])
+def test_onnxruntimes_own_operator_is_turned_by_the_same_kernel(
+    core: Core, batch: int, by_rows: bool, is_interleaved: int
+) -> None:
+    given = drawn_inputs((batch, 4, 7, 10), 5, by_places=False, by_rows=by_rows)
+    inputs = {name: given[name] for name in ("x", "p", "cosines", "sines")}
+    node = helper.make_node(
+        "RotaryEmbedding",
+        [*inputs],
+        ["y"],
+        name="rotary",
+        domain="com.microsoft",
+        interleaved=is_interleaved,
+    )
+    model = model_of(
+        [node],
+        {name: inputs[name] for name in ("x", "p")},
+        ("y",),
+        {name: inputs[name] for name in ("cosines", "sines")},
+    )
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    fed = {name: inputs[name] for name in ("x", "p")}
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, fed)[0]
+    assert ("RotaryEmbedding", "native:turn_pairs") in implementations(core, model, fed)
+    np.testing.assert_allclose(run(core, model, "CPU", fed)["y"], wanted, rtol=1e-5, atol=1e-4)
+
+
+def test_a_first_place_for_several_sequences_is_turned_as_what_it_is_made_of(core: Core) -> None:
+    given = drawn_inputs((3, 4, 7, 10), 5, by_places=False, by_rows=True)
+    fed = {"x": given["x"], "p": np.array([2])}
+    node = helper.make_node(
+        "RotaryEmbedding", ["x", "p", "c", "s"], ["y"], name="rotary", domain="com.microsoft"
+    )
+    tables = {"c": given["cosines"], "s": given["sines"]}
+    model = model_of([node], fed, ("y",), tables)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    wanted = onnxruntime.InferenceSession(model.SerializeToString()).run(None, fed)[0]
+    np.testing.assert_allclose(run(core, model, "CPU", fed)["y"], wanted, rtol=1e-5, atol=1e-4)
