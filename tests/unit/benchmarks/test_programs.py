@@ -157,6 +157,18 @@ def test_a_busy_thread(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @needs_cpu
+@needs_peers
+def test_trees(measure: Measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = load_program("trees")
+    monkeypatch.setattr(program, "TREES", 3)
+    rows = measure("trees", "--rounds 1 --seconds 0.001 --row-counts 1 5")
+    assert [row["form"] for row in rows] == [form for form in program.FORMS for _ in range(2)]
+    assert all(min(row["sync_ratio"], row["await_ratio"]) > 0 for row in rows)
+    with pytest.raises(RuntimeError, match="label is not"):
+        program.check("texts", {"label": np.array(["a"], object)}, [np.array(["b"], object)])
+
+
+@needs_cpu
 def test_decoding_beside_computing(measure: Measure) -> None:
     pytest.importorskip("simplejpeg", reason="the extra image is not installed")
     (row,) = measure("decoding", "--rounds 1 --seconds 0.05")
