@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Node
+from ..graph import Node, TensorType
 from .node_costs import NodeCost
 
 __all__ = ["NUMPY", "numpy_s"]
@@ -18,6 +18,9 @@ _FLOP_PER_S, _BYTES_PER_S = 64e9, 8e9
 
 _SOME_TIMES = 2.0
 """What numpy takes for most: a pass over memory more, and one thread."""
+
+_SOME_TURNS = 16
+"""Of a body of which nothing tells how often it runs."""
 
 _TIMES = {
     "AffineGrid": 9.0,
@@ -44,4 +47,20 @@ def numpy_s(node: Node, cost: NodeCost) -> float:
     if not cost.flop and not cost.bytes:
         return 0.0
     compiled_s = max(cost.flop / _FLOP_PER_S, cost.bytes / _BYTES_PER_S)
-    return _LAUNCH_S + _TIMES.get(node.op_type, _SOME_TIMES) * compiled_s
+    launch_s = _LAUNCH_S * max(1, sum(map(len, node.bodies())))
+    turns = _turns(node)
+    return turns * (launch_s + _TIMES.get(node.op_type, _SOME_TIMES) * compiled_s)
+
+
+def _turns(node: Node) -> int:
+    """Suppose how often the body of a node is run; 1 for what has none, or runs it once."""
+    if node.op_type == "Scan":
+        count = node.attributes.get("num_scan_inputs")
+        scanned = node.inputs[-count] if isinstance(count, int) and count > 0 else None
+        kind = None if scanned is None else scanned.type
+        length = kind.shape[0] if isinstance(kind, TensorType) and kind.shape else None
+        return length if isinstance(length, int) else _SOME_TURNS
+    if node.op_type == "Loop":
+        wanted = node.integers_at(0)
+        return wanted[0] if wanted else _SOME_TURNS
+    return 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....runtime.graph import DType, Graph
+from ....runtime.graph import DType, Graph, Node
 from ....runtime.lowering.kernel_registry import KernelRegistry, OtherTypes
 
 if TYPE_CHECKING:
@@ -123,11 +123,20 @@ kernel = KERNELS.kernel
 
 
 def nodes_by_numpy(graph: Graph) -> list[str]:
-    """Name the nodes of a graph that a plan leaves to numpy, whatever its lengths. O(nodes)."""
+    """Name the nodes of a graph that a plan leaves to numpy, whatever its lengths. O(nodes).
+
+    Of those with bodies, what computes other types in one.
+    """
     found = []
     for node in graph.nodes:
         is_standard = node.domain in ("", "ai.onnx")
         key = node.op_type if is_standard else f"{node.domain}::{node.op_type}"
-        if node.user_kernel is None and (key in NUMPY_OPERATORS or KERNELS.is_of_other_types(node)):
+        if node.user_kernel is None and (key in NUMPY_OPERATORS or _has_other_types(node)):
             found.append(node.name)
     return found
+
+
+def _has_other_types(node: Node) -> bool:
+    return KERNELS.is_of_other_types(node) or any(
+        _has_other_types(inner) for body in node.bodies() for inner in body.nodes
+    )

@@ -16,6 +16,7 @@ from aioinfer.runtime.costs import NodeCost, node_cost, numpy_s, supposed_shapes
 from aioinfer.runtime.graph import Model
 from aioinfer.runtime.onnx_reader import read_model
 from aioinfer.runtime.passes import Support, SupportMap
+from onnx_text import parse_proto
 from presence import skip_if_missing
 from unit.backends.hetero.small_graphs import graph
 
@@ -197,3 +198,41 @@ def test_auto_leaves_what_numpy_computes_to_onnxruntime_if_that_is_quicker(
         assert ("is expected to take" in network.explain()) is (length > 2)
     with core.load_network(proto, "AUTO:CPU") as network:
         assert network.device == "CPU.0"
+
+
+SCANNED = """g ({kind}[4] p, {kind}[T,4] rows) => ({kind}[4] last, {kind}[T,4] y) {{
+    last, y = Scan<num_scan_inputs = 1, body = b ({kind}[4] s, {kind}[4] row)
+        => ({kind}[4] next, {kind}[4] gap) {{
+            moved = Sub(row, s)
+            gap = Abs(moved)
+            next = Identity(s)
+        }}
+    >(p, rows)
+}}"""
+
+
+@pytest.mark.parametrize(("kind", "length", "device"), [
+    ("double", "100", "ONNXRUNTIME.CPU"), ("double", "T", "ONNXRUNTIME.CPU"),
+    ("float", "100", "CPU.0"),
+])  # fmt: skip
+def test_what_a_body_repeats_by_numpy_counts_as_often(
+    core: aioinfer.Core, kind: str, length: str, device: str
+) -> None:
+    for name in ("CPU", "ONNXRUNTIME"):
+        skip_if_missing(core, name)
+    proto = parse_proto(SCANNED.format(kind=kind).replace("T", length), 18, ir_version=9)
+    support = core.query_network(proto, "CPU")
+    assert [answer.implementation for answer in support.values()] == (
+        ["numpy"] if kind == "double" else [""]
+    )
+    with core.load_network(proto, "AUTO:CPU,ONNXRUNTIME") as network:
+        assert network.device == device
+
+
+def test_turns_are_those_of_the_model_or_supposed() -> None:
+    def takes_s(length: str) -> float:
+        proto = parse_proto(SCANNED.format(kind="double").replace("T", length), 18, ir_version=9)
+        (node,) = read_model(proto).graph.nodes
+        return numpy_s(node, NodeCost(1.0, 4.0))
+
+    assert takes_s("T") == takes_s("16") == 16 * takes_s("1")
