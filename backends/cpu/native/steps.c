@@ -24,7 +24,7 @@
 #include <time.h>
 
 #include "teams/adopted_library.h"
-#include "atomic_runs.h"
+#include "runs/atomic_runs.h"
 #include "box_suppression.h"
 #include "float_order.h"
 #include "memories.h"
@@ -32,7 +32,7 @@
 #include "steps.h"
 #include "stop_words.h"
 #include "teams/team.h"
-#include "zip_rows.h"
+#include "runs/zip_rows.h"
 
 #include <errno.h>
 

@@ -47,9 +47,9 @@ def _load_calls(core: aioinfer.Core, device: str, piece_count: int, rows: str = 
     ("device", "rows", "most"),
     [
         (TWO_REFERENCES, "n", 540),
-        ("HETERO:CPU,REFERENCE", "n", 630),
+        ("HETERO:CPU,REFERENCE", "n", 635),
         (TWO_REFERENCES, "2", 585),
-        ("HETERO:CPU,REFERENCE", "2", 640),
+        ("HETERO:CPU,REFERENCE", "2", 645),
     ],
 )
 def test_a_piece_more_costs_a_load_few_calls(

@@ -2,7 +2,7 @@
 #ifndef AIOINFER_CPU_ATOMIC_RUNS_H
 #define AIOINFER_CPU_ATOMIC_RUNS_H
 
-#include "python_api.h"
+#include "../python_api.h"
 
 #include <stdint.h>
 

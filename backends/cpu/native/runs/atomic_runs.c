@@ -23,9 +23,7 @@
  */
 #include "atomic_runs.h"
 
-#include "steps.h"
-
-#include <string.h>
+#include "run_terms.h"
 
 enum { MAX_ARRAYS = 16 };
 
@@ -44,12 +42,10 @@ struct atomic_runs {
     struct input inputs[MAX_ARRAYS];
     PyObject *outputs, *results, *array_type, *make_array;
     int has_makers;
-    PyObject *same, *calls, *owner_same, *owner_lock, *owner_run, *owner_id;
-    PyObject *run_ids, *ages, *make_run, *place, *lane, *part;
-    PyObject *note_latency, *note_span, *notes, *counters;
+    struct run_terms terms;
 };
 
-static PyObject *dtype_text, *locked_text, *results_text, *duration_text;
+static PyObject *dtype_text, *results_text;
 
 static int clear_atomic(PyObject *object)
 {
@@ -102,16 +98,6 @@ static int read_input(PyObject *row, struct input *input)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int read_terms(PyObject *terms, struct atomic_runs *self)
-{
-    return PyArg_ParseTuple(
-        terms, "O!O!O!OOOOOOOOOOOO!O!", &PyTuple_Type, &self->same, &PyTuple_Type, &self->calls,
-        &PyTuple_Type, &self->owner_same, &self->owner_lock, &self->owner_run, &self->owner_id,
-        &self->run_ids, &self->ages, &self->make_run, &self->place, &self->lane, &self->part,
-        &self->note_latency, &self->note_span, &PyTuple_Type, &self->notes, &PyTuple_Type,
-        &self->counters);
-}
-
 /* Sees to it that each result is of an output that there is. */
 static int read_results(struct atomic_runs *self)
 {
@@ -143,7 +129,7 @@ static PyObject *new_atomic(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (!PyArg_ParseTuple(args, "OiO!O!O!OOO!", &table, &self->threads, &PyTuple_Type, &inputs,
                           &PyTuple_Type, &self->outputs, &PyTuple_Type, &self->results,
                           &self->array_type, &self->make_array, &PyTuple_Type, &terms)
-        || !read_terms(terms, self))
+        || !read_terms(terms, &self->terms))
         goto fail;
     self->input_count = PyTuple_Size(inputs);
     self->output_count = PyTuple_Size(self->outputs);
@@ -168,7 +154,8 @@ struct attempt {
     Py_buffer views[MAX_ARRAYS];
     char *addresses[MAX_ARRAYS];
     Py_ssize_t held;
-    PyObject *run, *results, *mark, *span, *outputs;
+    PyObject *results, *outputs;
+    struct run_record record;
 };
 
 /* Views an array whose bytes lie side by side: 1, 0 for another, -1 with an exception. */
@@ -249,13 +236,10 @@ static int fill_results(const struct atomic_runs *self, struct attempt *attempt,
 static int make_objects(const struct atomic_runs *self, struct attempt *attempt)
 {
     attempt->results = PyDict_New();
-    attempt->mark = PyTuple_New(3);
-    attempt->span = PyTuple_New(7);
     attempt->outputs = PyTuple_New(self->output_count);
-    attempt->run = PyObject_CallNoArgs(self->make_run);
-    if (attempt->results == NULL || attempt->mark == NULL || attempt->span == NULL
-        || attempt->outputs == NULL || attempt->run == NULL
-        || PyObject_SetAttr(attempt->run, results_text, attempt->results) < 0)
+    if (attempt->results == NULL || attempt->outputs == NULL
+        || make_record(&self->terms, &attempt->record) < 0
+        || PyObject_SetAttr(attempt->record.run, results_text, attempt->results) < 0)
         return -1;
     for (Py_ssize_t index = 0; index < self->output_count; index++) {
         PyObject *array = PyObject_Call(self->make_array, PyTuple_GetItem(self->outputs, index), NULL);
@@ -268,140 +252,12 @@ static int make_objects(const struct atomic_runs *self, struct attempt *attempt)
     return fill_results(self, attempt, 0);
 }
 
-/* 1 if an attribute is this object. */
-static int is_same(PyObject *object, PyObject *name, PyObject *wanted)
-{
-    PyObject *found = PyObject_GetAttr(object, name);
-    int answer = found == NULL ? -1 : found == wanted;
-    Py_XDECREF(found);
-    return answer;
-}
-
-/* 1 if what a call returns is as true as this object. */
-static int is_answered(PyObject *call, PyObject *wanted)
-{
-    PyObject *answer = PyObject_CallNoArgs(call);
-    int truth = answer == NULL ? -1 : PyObject_IsTrue(answer);
-    Py_XDECREF(answer);
-    return truth < 0 ? -1 : truth == (wanted == Py_True);
-}
-
-static int is_unlocked(PyObject *owner, PyObject *name)
-{
-    PyObject *lock = PyObject_GetAttr(owner, name);
-    PyObject *answer = lock == NULL ? NULL : PyObject_CallMethodObjArgs(lock, locked_text, NULL);
-    int result = answer == NULL ? -1 : answer == Py_False;
-    Py_XDECREF(answer);
-    Py_XDECREF(lock);
-    return result;
-}
-
-/* Whether a run may be, for this owner (None: it has none): 1, 0, or -1 with an exception. */
-static int may_run(const struct atomic_runs *self, PyObject *owner)
-{
-    int answer = 1;
-
-    for (Py_ssize_t index = 0; answer > 0 && index < PyTuple_Size(self->same); index++) {
-        PyObject *term = PyTuple_GetItem(self->same, index);
-        answer = is_same(PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1),
-                         PyTuple_GetItem(term, 2));
-    }
-    for (Py_ssize_t index = 0; answer > 0 && index < PyTuple_Size(self->calls); index++) {
-        PyObject *term = PyTuple_GetItem(self->calls, index);
-        answer = is_answered(PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1));
-    }
-    if (owner == Py_None || answer <= 0)
-        return answer;
-    for (Py_ssize_t index = 0; answer > 0 && index < PyTuple_Size(self->owner_same); index++) {
-        PyObject *term = PyTuple_GetItem(self->owner_same, index);
-        answer = is_same(owner, PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1));
-    }
-    return answer > 0 ? is_unlocked(owner, self->owner_lock) : answer;
-}
-
-/* Writes the items of a new tuple that nobody else has, and takes their references; -1 if one is
- * NULL. */
-static int fill(PyObject *tuple, PyObject *const *items, Py_ssize_t count)
-{
-    int status = 0;
-
-    for (Py_ssize_t index = 0; index < count; index++)
-        if (items[index] == NULL || PyTuple_SetItem(tuple, index, items[index]) < 0)
-            status = -1;
-    return status;
-}
-
-/* Fills in what is told of a run: a new number, its duration, or NULL with an exception. */
-static PyObject *describe(const struct atomic_runs *self, struct attempt *attempt, PyObject *owner,
-                          int64_t arrived, int64_t started, int64_t ended)
-{
-    PyObject *mark[] = {
-        owner == Py_None ? PyIter_Next(self->run_ids) : PyObject_GetAttr(owner, self->owner_id),
-        PyIter_Next(self->ages),
-        PyLong_FromLongLong(arrived),
-    };
-    int status = fill(attempt->mark, mark, 3);
-    PyObject *span[] = {
-        Py_NewRef(attempt->mark),
-        Py_NewRef(self->place),
-        Py_NewRef(self->lane),
-        PyLong_FromLongLong(arrived),
-        PyLong_FromLongLong(started),
-        PyLong_FromLongLong(ended),
-        Py_NewRef(self->part),
-    };
-    PyObject *duration = PyLong_FromLongLong(ended - arrived);
-
-    if (fill(attempt->span, span, 7) == 0 && status == 0 && duration != NULL
-        && PyObject_SetAttr(attempt->run, duration_text, duration) == 0)
-        return duration;
-    Py_XDECREF(duration);
-    return NULL;
-}
-
-static void call_with(PyObject *call, PyObject *argument)
-{
-    PyObject *answer = PyObject_CallFunctionObjArgs(call, argument, NULL);
-    if (answer == NULL)
-        PyErr_Clear(); /* no memory: the run has been, and is told of as far as can be */
-    Py_XDECREF(answer);
-}
-
-static void count_one(PyObject *object, PyObject *name, PyObject *one)
-{
-    PyObject *before = PyObject_GetAttr(object, name);
-    PyObject *after = before == NULL ? NULL : PyNumber_Add(before, one);
-    if (after == NULL || PyObject_SetAttr(object, name, after) < 0)
-        PyErr_Clear();
-    Py_XDECREF(before);
-    Py_XDECREF(after);
-}
-
-/* Notes a run wherever it is counted. */
-static void note(const struct atomic_runs *self, struct attempt *attempt, PyObject *duration)
-{
-    call_with(self->note_latency, duration);
-    call_with(self->note_span, attempt->span);
-    for (Py_ssize_t index = 0; index < PyTuple_Size(self->notes); index++) {
-        PyObject *term = PyTuple_GetItem(self->notes, index);
-        call_with(PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1));
-    }
-    if (PyTuple_Size(self->counters) == 0)
-        return;
-    PyObject *one = PyLong_FromLong(1);
-    for (Py_ssize_t index = 0; one != NULL && index < PyTuple_Size(self->counters); index++) {
-        PyObject *term = PyTuple_GetItem(self->counters, index);
-        count_one(PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1), one);
-    }
-    Py_XDECREF(one);
-}
-
 /* Runs it if it may be run: 1; 0 with nothing noted, -1 so with an exception. `before` gets the run
  * that its owner had. */
 static int run_whole(const struct atomic_runs *self, struct attempt *attempt, PyObject *owner,
                      int64_t arrived, PyObject **before)
 {
-    int answer = may_run(self, owner);
+    int answer = may_run(&self->terms, owner);
     if (answer <= 0)
         return answer;
     int64_t started = monotonic_ns();
@@ -412,21 +268,22 @@ static int run_whole(const struct atomic_runs *self, struct attempt *attempt, Py
             PyErr_Clear(); /* as above */
             return 0;
         }
-        answer = may_run(self, owner);
+        answer = may_run(&self->terms, owner);
         if (answer <= 0)
             return answer;
     }
-    PyObject *duration = describe(self, attempt, owner, arrived, started, monotonic_ns());
+    PyObject *duration = describe(&self->terms, &attempt->record, owner, arrived, started, monotonic_ns());
     if (duration == NULL)
         return -1;
     if (owner != Py_None) {
-        *before = PyObject_GetAttr(owner, self->owner_run);
-        if (*before == NULL || PyObject_SetAttr(owner, self->owner_run, attempt->run) < 0) {
+        *before = PyObject_GetAttr(owner, self->terms.owner_run);
+        if (*before == NULL
+            || PyObject_SetAttr(owner, self->terms.owner_run, attempt->record.run) < 0) {
             Py_DECREF(duration);
             return -1;
         }
     }
-    note(self, attempt, duration);
+    note_run(&self->terms, &attempt->record, duration);
     Py_DECREF(duration);
     return 1;
 }
@@ -442,8 +299,11 @@ static PyObject *attempt_run(PyObject *object, PyObject *const *args, Py_ssize_t
         PyErr_SetString(PyExc_TypeError, "attempt(inputs, owner)");
         return NULL;
     }
+    if (self->given == NULL) /* the garbage collector has it */
+        Py_RETURN_NONE;
     attempt.held = 0;
-    attempt.run = attempt.results = attempt.mark = attempt.span = attempt.outputs = NULL;
+    attempt.results = attempt.outputs = NULL;
+    attempt.record = (struct run_record){NULL, NULL, NULL};
     int answer = take_inputs(self, args[0], &attempt);
     if (answer > 0)
         answer = make_objects(self, &attempt);
@@ -457,12 +317,12 @@ static PyObject *attempt_run(PyObject *object, PyObject *const *args, Py_ssize_t
         PyBuffer_Release(&attempt.views[--attempt.held]);
     Py_XDECREF(attempt.outputs);
     Py_XDECREF(attempt.results);
-    Py_XDECREF(attempt.mark);
-    Py_XDECREF(attempt.span);
+    Py_XDECREF(attempt.record.mark);
+    Py_XDECREF(attempt.record.span);
     Py_XDECREF(before);
     if (answer > 0)
-        return attempt.run;
-    Py_XDECREF(attempt.run);
+        return attempt.record.run;
+    Py_XDECREF(attempt.record.run);
     if (answer < 0)
         return NULL;
     Py_RETURN_NONE;
@@ -499,10 +359,8 @@ int add_atomic_runs(PyObject *module)
     int status = type == NULL ? -1 : PyModule_AddObjectRef(module, "AtomicRuns", type);
     Py_XDECREF(type);
     dtype_text = PyUnicode_InternFromString("dtype");
-    locked_text = PyUnicode_InternFromString("locked");
     results_text = PyUnicode_InternFromString("results");
-    duration_text = PyUnicode_InternFromString("duration_ns");
-    if (dtype_text == NULL || locked_text == NULL || results_text == NULL || duration_text == NULL)
+    if (dtype_text == NULL || results_text == NULL || name_attributes() < 0)
         return -1;
     return status;
 }

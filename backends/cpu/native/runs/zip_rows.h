@@ -2,7 +2,7 @@
 #ifndef AIOINFER_CPU_ZIP_ROWS_H
 #define AIOINFER_CPU_ZIP_ROWS_H
 
-#include "python_api.h"
+#include "../python_api.h"
 
 PyObject *zip_rows(PyObject *module, PyObject *args);
 
