@@ -22,6 +22,9 @@ _SOME_TIMES = 2.0
 _SOME_TURNS = 16
 """Of a body of which nothing tells how often it runs."""
 
+_MOST_TURNS = 100_000
+"""More than that are no count, but a bound."""
+
 _TIMES = {
     "AffineGrid": 9.0,
     "BitCast": 1.0,
@@ -58,9 +61,13 @@ def _turns(node: Node) -> int:
         count = node.attributes.get("num_scan_inputs")
         scanned = node.inputs[-count] if isinstance(count, int) and count > 0 else None
         kind = None if scanned is None else scanned.type
-        length = kind.shape[0] if isinstance(kind, TensorType) and kind.shape else None
+        axes = node.attributes.get("scan_input_axes")
+        axis = axes[0] if isinstance(axes, list | tuple) and axes else 0
+        shape = kind.shape if isinstance(kind, TensorType) and kind.shape else ()
+        known = isinstance(axis, int) and -len(shape) <= axis < len(shape)
+        length = shape[axis] if known else None
         return length if isinstance(length, int) else _SOME_TURNS
-    if node.op_type == "Loop":
+    if node.op_type == "Loop":  # whose count is the largest there is where a condition ends it
         wanted = node.integers_at(0)
-        return wanted[0] if wanted else _SOME_TURNS
+        return wanted[0] if wanted and 0 <= wanted[0] <= _MOST_TURNS else _SOME_TURNS
     return 1

@@ -159,7 +159,7 @@ class ExecutableNetwork(CompiledNetwork):
             self.inline_route = InlineRoute(self.admission, gate, executor)
             if self._may_answer_at_once:
                 self.atomic_route = self.inline_route.atomic = AtomicRoute(
-                    self.admission, executor, self._process, self._request_ids
+                    self.admission, executor, self._process, self._request_ids, InferRequest
                 )
         note_taken(self, self.close)
 

@@ -183,6 +183,7 @@ class PlanCache(Generic[K, P]):
         with self._lock:
             if key in self._plans:
                 return
+            self.newest = None
             self._plans[key], self._sizes[key] = PendingPlan(), size_bytes
             self._offered.add(key)
             while len(self._plans) > self._capacity:
@@ -199,6 +200,7 @@ class PlanCache(Generic[K, P]):
         pending.deliver(plan)
         with self._lock:
             self._offered.discard(key)
+            self.newest = None
             self._plans[key], self._sizes[key] = pending, self._size_of(plan)
             self._capacity = max(self._capacity, len(self._plans))
         return plan

@@ -48,7 +48,7 @@ class AtomicRoute:
     """The way of one network's runs that are like the one before. Thread-safe.
 
     ``executor`` is where its only stage computes; ``run_ids`` numbers the runs that are of no
-    request.
+    request; ``owner_type`` is the class of those that are.
     """
 
     def __init__(
@@ -57,9 +57,10 @@ class AtomicRoute:
         executor: TaskExecutor,
         process: ProcessMark,
         run_ids: Iterator[int],
+        owner_type: type,
     ) -> None:
         self._admission, self._executor = admission, executor
-        self._process, self._run_ids = process, run_ids
+        self._process, self._run_ids, self._owner_type = process, run_ids, owner_type
         self._known: _Known | None = None
         self._count = 0
 
@@ -115,6 +116,7 @@ class AtomicRoute:
         return AtomicTerms(
             same=((admission, "is_closed", False), (self._process, "is_current", True)),
             calls=(*admission.idle_terms(), *lending),
+            owner_type=self._owner_type,
             owner_same=(("_state", "idle"), ("_has_handles", False)),
             owner_lock="_lock",
             owner_run="_run",

@@ -65,8 +65,10 @@ class AtomicTerms(NamedTuple):
     """Objects, names of attributes, and what these have to be."""
     calls: tuple[tuple[Callable[[], object], bool], ...]
     """And whether each has to return something true."""
+    owner_type: type
+    """The class of the request whose run it is; of another, attributes may be anything."""
     owner_same: tuple[tuple[str, object], ...]
-    """Of the request whose run it is: names of attributes, and what these have to be."""
+    """Names of its attributes, and what these have to be."""
     owner_lock: str
     """The attribute with its lock, which has to be free."""
     owner_run: str

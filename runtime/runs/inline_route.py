@@ -129,7 +129,10 @@ class InlineRoute:
                     if service_ns >= 0:
                         time.note(service_ns, is_inline=not turn.may_block)
                         if self.atomic is not None and run.deadline is None:
-                            self._learn(self.atomic, run, time, lane)
+                            try:
+                                self._learn(self.atomic, run, time, lane)
+                            except Exception:  # no memory: the next one goes this way, too
+                                self.atomic.forget()
                 except BaseException as raised:
                     error = raised
             finally:

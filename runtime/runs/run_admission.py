@@ -101,7 +101,8 @@ class RunAdmission(Generic[R]):
         self._idle = self._queue.idle
         self._finished = DurationCounts()
         self.note_finished = self._finished.uncounted.append
-        """Notes how long a request took that has finished; for native code, under ``lock``."""
+        """Notes how long a request took that has finished; for native code, which may do so while
+        ``lock`` is free, as all others hold it."""
         self._others: defaultdict[str, DurationCounts] = defaultdict(DurationCounts)
         """How long requests took that finished, and others by their outcome."""
         self._waits = DurationCounts()

@@ -28,19 +28,22 @@ static double double_of_bits(int64_t bits)
     return number;
 }
 
-/* Edges are rounded with halves away from zero. Returns whether both are numbers. */
+/* Edges are rounded with halves away from zero. Returns whether both are numbers, and not so far from
+ * each other that a cell has no size that is one. */
 static int lay_cells(struct cells *cells, float start, float end, int64_t count, int64_t length)
 {
     if (!isfinite(start) || !isfinite(end))
         return 0;
     const double first = round((double)start), size = round((double)end) - first + 1.0;
     *cells = (struct cells){first, (float)(size > 1.0 ? size : 1.0) / (float)count, count, length};
-    return 1;
+    return isfinite(cells->size);
 }
 
 static int64_t inside(double place, int64_t length)
 {
-    return place <= 0.0 ? 0 : place >= (double)length ? length : (int64_t)place;
+    if (!(place > 0.0)) /* nor for what is no number */
+        return 0;
+    return place >= (double)length ? length : (int64_t)place;
 }
 
 /* The elements of a cell: none where it is outside of the image. */

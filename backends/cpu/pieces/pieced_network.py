@@ -8,7 +8,7 @@ middle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,8 @@ __all__ = ["PiecedNetwork"]
 MOST_PLANS = 64
 """Kept of each piece, for as many shapes, unless a property says else."""
 
+MOST_TEAM_SHAPES = 1024
+
 _MOST_PROGRAMS = 1024
 """Kept of each stream: the plans of all pieces, bound to its arena."""
 
@@ -87,6 +89,8 @@ class PiecedNetwork(ExecutableNetwork):
             for node in model.graph.nodes
         )
         """False where users' code runs, and where data may say how often something is repeated."""
+        self.team_shapes: set[Hashable] = set()
+        """Shapes of inputs whose runs want a team, and so are for workers."""
         self._symbols = _symbols_of(model)
         self._streams = core.executors.acquire(streams)
         self._compile_executor = core.executors.acquire(StreamsConfig("compile"))
@@ -302,10 +306,14 @@ class _PiecedSlot(Slot):
         times: list[NodeProfile] | None
         profile, times = (None, None) if bindings.profile is None else ([], [])
         lengths, may_wait = network.lengths_in(bindings.inputs), not network.is_callers(lane)
+        if not may_wait and network.team_shapes and _shapes(bindings) in network.team_shapes:
+            return Again(NOW)
         run = StreamRun(self.stop.raise_if_set, lengths, self.stop, lane, times, may_wait)
         try:
             results = network.steps.run_within(bindings.inputs, run, profile)
-        except NotOnThisLane:
+        except NotOnThisLane as refusal:
+            if refusal.wants_team and len(network.team_shapes) < MOST_TEAM_SHAPES:
+                network.team_shapes.add(_shapes(bindings))
             return Again(NOW)
         except AioInferError:
             raise
@@ -319,6 +327,10 @@ class _PiecedSlot(Slot):
         if bindings.profile is not None:
             bindings.profile.extend(_node_times(profile or (), times or ()))
         return NOW
+
+
+def _shapes(bindings: Bindings) -> Hashable:
+    return tuple([np.shape(value) for value in bindings.inputs.values()])
 
 
 def _expect_type(port: Port, result: Any) -> None:

@@ -82,11 +82,11 @@ class PlannedPiece:
         pending = self.plans.request(dict(zip(self._names, given, strict=True)))
         if not pending.is_built:
             if not run.may_wait:
-                raise NotOnThisLane
+                raise NotOnThisLane(wants_team=False)
             _wait(pending, run.owner)
         plan = pending.plan
         if plan.thread_count > run.lane.thread_count:
-            raise NotOnThisLane
+            raise NotOnThisLane(wants_team=True)
         program = self._programs.program(plan, run.lane)
         made = [np.empty(shape, dtype) for shape, dtype in plan.output_forms]
         buffers = tuple([as_buffer(array) for array in (*given, *made)])

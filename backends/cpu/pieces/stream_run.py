@@ -16,8 +16,11 @@ class NotOnThisLane(BaseException):
     """What a run on the lane for callers raises where it would wait, or wants a team.
 
     No Exception, which what runs nodes would take for an error of the node. Nothing has been done
-    that a run from the beginning does not do again.
+    that a run from the beginning does not do again. Runs of shapes that want a team always do.
     """
+
+    def __init__(self, *, wants_team: bool) -> None:
+        self.wants_team = wants_team
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,7 +236,7 @@ static int fill_results(const struct atomic_runs *self, struct attempt *attempt,
 static int make_objects(const struct atomic_runs *self, struct attempt *attempt)
 {
     attempt->results = PyDict_New();
-    attempt->outputs = PyTuple_New(self->output_count);
+    attempt->outputs = hidden_tuple(self->output_count);
     if (attempt->results == NULL || attempt->outputs == NULL
         || make_record(&self->terms, &attempt->record) < 0
         || PyObject_SetAttr(attempt->record.run, results_text, attempt->results) < 0)
@@ -252,6 +252,15 @@ static int make_objects(const struct atomic_runs *self, struct attempt *attempt)
     return fill_results(self, attempt, 0);
 }
 
+/* What has failed is left to the usual way, but for what ends a thread: 0, or -1 with that. */
+static int not_taken(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
 /* Runs it if it may be run: 1; 0 with nothing noted, -1 so with an exception. `before` gets the run
  * that its owner had. */
 static int run_whole(const struct atomic_runs *self, struct attempt *attempt, PyObject *owner,
@@ -264,23 +273,21 @@ static int run_whole(const struct atomic_runs *self, struct attempt *attempt, Py
     if (run_addresses(&self->table, attempt->addresses, attempt->held, self->threads) != 0)
         return 0; /* the usual way finds it, too, and says what it is */
     if (self->has_makers) {
-        if (fill_results(self, attempt, 1) < 0) {
-            PyErr_Clear(); /* as above */
-            return 0;
-        }
+        if (fill_results(self, attempt, 1) < 0)
+            return not_taken(); /* as above */
         answer = may_run(&self->terms, owner);
         if (answer <= 0)
             return answer;
     }
     PyObject *duration = describe(&self->terms, &attempt->record, owner, arrived, started, monotonic_ns());
     if (duration == NULL)
-        return -1;
+        return not_taken();
     if (owner != Py_None) {
         *before = PyObject_GetAttr(owner, self->terms.owner_run);
         if (*before == NULL
             || PyObject_SetAttr(owner, self->terms.owner_run, attempt->record.run) < 0) {
             Py_DECREF(duration);
-            return -1;
+            return not_taken();
         }
     }
     note_run(&self->terms, &attempt->record, duration);
@@ -309,10 +316,8 @@ static PyObject *attempt_run(PyObject *object, PyObject *const *args, Py_ssize_t
         answer = make_objects(self, &attempt);
     if (answer > 0)
         answer = run_whole(self, &attempt, args[1], arrived, &before);
-    if (answer < 0 && PyErr_ExceptionMatches(PyExc_MemoryError)) {
-        PyErr_Clear();
-        answer = 0;
-    }
+    if (answer < 0)
+        answer = not_taken();
     while (attempt.held > 0)
         PyBuffer_Release(&attempt.views[--attempt.held]);
     Py_XDECREF(attempt.outputs);

@@ -13,17 +13,25 @@ int name_attributes(void)
 int read_terms(PyObject *given, struct run_terms *terms)
 {
     return PyArg_ParseTuple(
-        given, "O!O!O!OOOOOOOOOOOO!O!", &PyTuple_Type, &terms->same, &PyTuple_Type, &terms->calls,
-        &PyTuple_Type, &terms->owner_same, &terms->owner_lock, &terms->owner_run, &terms->owner_id,
+        given, "O!O!OO!OOOOOOOOOOOO!O!", &PyTuple_Type, &terms->same, &PyTuple_Type, &terms->calls,
+        &terms->owner_type, &PyTuple_Type, &terms->owner_same, &terms->owner_lock, &terms->owner_run, &terms->owner_id,
         &terms->run_ids, &terms->ages, &terms->make_run, &terms->place, &terms->lane, &terms->part,
         &terms->note_latency, &terms->note_span, &PyTuple_Type, &terms->notes, &PyTuple_Type,
         &terms->counters);
 }
 
+PyObject *hidden_tuple(Py_ssize_t count)
+{
+    PyObject *made = PyTuple_New(count);
+    if (made != NULL && count > 0)
+        PyObject_GC_UnTrack(made);
+    return made;
+}
+
 int make_record(const struct run_terms *terms, struct run_record *record)
 {
-    record->mark = PyTuple_New(3);
-    record->span = PyTuple_New(7);
+    record->mark = hidden_tuple(3);
+    record->span = hidden_tuple(7);
     record->run = PyObject_CallNoArgs(terms->make_run);
     return record->mark == NULL || record->span == NULL || record->run == NULL ? -1 : 0;
 }
@@ -56,9 +64,22 @@ static int is_unlocked(PyObject *owner, PyObject *name)
     return result;
 }
 
+/* Whether the owner's attributes are as they have to be. One of a class of a user's is none that is
+ * known: an attribute of it may be anything. */
+static int is_idle(const struct run_terms *terms, PyObject *owner)
+{
+    int answer = (PyObject *)Py_TYPE(owner) == terms->owner_type;
+
+    for (Py_ssize_t index = 0; answer > 0 && index < PyTuple_Size(terms->owner_same); index++) {
+        PyObject *term = PyTuple_GetItem(terms->owner_same, index);
+        answer = is_same(owner, PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1));
+    }
+    return answer > 0 ? is_unlocked(owner, terms->owner_lock) : answer;
+}
+
 int may_run(const struct run_terms *terms, PyObject *owner)
 {
-    int answer = 1;
+    int answer = owner == Py_None ? 1 : is_idle(terms, owner);
 
     for (Py_ssize_t index = 0; answer > 0 && index < PyTuple_Size(terms->same); index++) {
         PyObject *term = PyTuple_GetItem(terms->same, index);
@@ -69,13 +90,7 @@ int may_run(const struct run_terms *terms, PyObject *owner)
         PyObject *term = PyTuple_GetItem(terms->calls, index);
         answer = is_answered(PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1));
     }
-    if (owner == Py_None || answer <= 0)
-        return answer;
-    for (Py_ssize_t index = 0; answer > 0 && index < PyTuple_Size(terms->owner_same); index++) {
-        PyObject *term = PyTuple_GetItem(terms->owner_same, index);
-        answer = is_same(owner, PyTuple_GetItem(term, 0), PyTuple_GetItem(term, 1));
-    }
-    return answer > 0 ? is_unlocked(owner, terms->owner_lock) : answer;
+    return answer;
 }
 
 /* Writes the items of a new tuple that nobody else has, and takes their references; -1 if one is
@@ -91,7 +106,7 @@ static int fill(PyObject *tuple, PyObject *const *items, Py_ssize_t count)
 }
 
 PyObject *describe(const struct run_terms *terms, struct run_record *record, PyObject *owner,
-                          int64_t arrived, int64_t started, int64_t ended)
+                   int64_t arrived, int64_t started, int64_t ended)
 {
     PyObject *mark[] = {
         owner == Py_None ? PyIter_Next(terms->run_ids) : PyObject_GetAttr(owner, terms->owner_id),
@@ -111,8 +126,10 @@ PyObject *describe(const struct run_terms *terms, struct run_record *record, PyO
     PyObject *duration = PyLong_FromLongLong(ended - arrived);
 
     if (fill(record->span, span, 7) == 0 && status == 0 && duration != NULL
-        && PyObject_SetAttr(record->run, duration_text, duration) == 0)
+        && PyObject_SetAttr(record->run, duration_text, duration) == 0) {
+        PyObject_GC_Track(record->span); /* a mark, which has numbers alone, need not be */
         return duration;
+    }
     Py_XDECREF(duration);
     return NULL;
 }

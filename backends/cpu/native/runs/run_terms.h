@@ -11,7 +11,7 @@
 
 /* The terms, whose references their owner has. */
 struct run_terms {
-    PyObject *same, *calls, *owner_same, *owner_lock, *owner_run, *owner_id;
+    PyObject *same, *calls, *owner_type, *owner_same, *owner_lock, *owner_run, *owner_id;
     PyObject *run_ids, *ages, *make_run, *place, *lane, *part;
     PyObject *note_latency, *note_span, *notes, *counters;
 };
@@ -23,6 +23,9 @@ struct run_record {
 
 /* Reads them from the tuple: 0 with an exception. */
 int read_terms(PyObject *given, struct run_terms *terms);
+
+/* A new tuple that the garbage collector shows nobody before it is filled. */
+PyObject *hidden_tuple(Py_ssize_t count);
 
 /* Makes the objects of a run, empty: -1 with an exception. */
 int make_record(const struct run_terms *terms, struct run_record *record);

@@ -236,3 +236,20 @@ def test_turns_are_those_of_the_model_or_supposed() -> None:
         return numpy_s(node, NodeCost(1.0, 4.0))
 
     assert takes_s("T") == takes_s("16") == 16 * takes_s("1")
+
+
+@pytest.mark.parametrize(("count", "turns"), [(3, 3), (0, 0), (-1, 16), (2**63 - 1, 16)])
+def test_a_bound_of_a_loop_is_no_count(count: int, turns: int) -> None:
+    text = """g (double[4] p) => (double[4] y) {
+        n = Constant<value_int = COUNT>()
+        y = Loop(n, , p) <body = b (int64 i, bool c, double[4] s) => (bool d, double[4] t) {
+            d = Identity(c)
+            t = Neg(s)
+        }>
+    }""".replace("COUNT", str(count))
+    node = next(
+        node
+        for node in read_model(parse_proto(text, 18, ir_version=9)).graph.nodes
+        if node.op_type == "Loop"
+    )
+    assert numpy_s(node, NodeCost(1.0, 4.0)) == pytest.approx(turns * 2 * 20e-6, rel=1e-3)

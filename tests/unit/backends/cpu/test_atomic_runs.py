@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import threading
 import weakref
@@ -565,6 +566,40 @@ def test_inside_a_stage_it_may_not_wait_for_runs(network: CpuNetwork, seen: Seen
     hop(call)
     assert raised
     assert seen.take() == 0
+
+
+def test_a_request_of_a_users_class_goes_the_usual_way(network: CpuNetwork, seen: Seen) -> None:
+    class Request(aioinfer.InferRequest):
+        @property
+        def _has_handles(self) -> bool:  # type: ignore[override]
+            return False
+
+        @_has_handles.setter
+        def _has_handles(self, _value: bool) -> None:
+            """Leave it."""
+
+    repeat(network)
+    np.testing.assert_array_equal(Request(network, 9).infer_sync(INPUTS)["y"], -(X + B))
+    assert seen.take() == 0
+
+
+def test_who_looks_at_what_the_collector_counts_sees_nothing_half_made(
+    watched: CpuNetwork, seen: Seen
+) -> None:
+    request, kept = repeat(watched), []
+
+    def look() -> None:
+        tuples = [item for item in gc.get_objects() if type(item) is tuple]
+        found = [item for item in tuples if len(item) in (1, 3, 7)]
+        kept.append([hash(item) for item in found if all(type(part) is int for part in item)])
+        kept.append(found)
+
+    seen.amid = look
+    np.testing.assert_array_equal(request.infer_sync(INPUTS)["y"], -(X + B))
+    seen.amid = lambda: None
+    assert seen.take() == 1
+    kept.clear()
+    assert watched.statistics().finished_request_count == 4
 
 
 def test_want_of_memory_in_any_call_leaves_nothing(network: CpuNetwork, seen: Seen) -> None:

@@ -84,7 +84,7 @@ def test_a_plan_that_is_missing_is_waited_for_by_a_worker() -> None:
         assert network.statistics().finished_request_count == 2
 
 
-def test_a_plan_for_a_team_is_run_by_a_worker() -> None:
+def test_a_plan_for_a_team_is_run_by_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     text = LABELLED.replace("[4,4]", "[256,256]").replace("N,4", "N,256").replace("[4]", "[256]")
     given = {
         "x": np.ones((256, 256), np.float32),
@@ -97,8 +97,18 @@ def test_a_plan_for_a_team_is_run_by_a_worker() -> None:
         (plan,) = network._pieces[0].plans.plans()
         assert plan.thread_count == 2
         be_short(network, given)
-        assert request.infer_sync(given)["label"].tolist() == ["0"] * 256
-        assert lanes(network) == [WORKERS, WORKERS]
+        for _ in range(3):
+            assert request.infer_sync(given)["label"].tolist() == ["0"] * 256
+        assert lanes(network) == [WORKERS] * 4
+        assert network.team_shapes == {((256, 256), (256, 256), (256,))}
+        runs: list[bool] = []
+        steps = network.steps
+        walk = type(steps).run_within
+        monkeypatch.setattr(
+            type(steps), "run_within", lambda *args: runs.append(True) or walk(*args)
+        )
+        request.infer_sync(given)
+        assert runs == [True], "a run for a worker began on its caller's thread"
 
 
 def test_an_error_names_its_node_as_on_a_worker() -> None:

@@ -89,6 +89,16 @@ def test_edges_may_be_any_number(core: Core, corner: float, place: int) -> None:
     assert math.isfinite(corner) or not made.any()
 
 
+@pytest.mark.parametrize("region", [[0, 0, -3e38, 8, 3e38], [0, -3e38, 0, 3e38, 6]])
+@pytest.mark.parametrize("shape", [(1, 2, 7, 9), (1, 2, 9, 7), (1, 1, 5, 31)])
+def test_edges_may_be_as_far_apart_as_numbers_go(
+    core: Core, shape: tuple[int, ...], region: list[float]
+) -> None:
+    inputs = {"x": 1 + numbers(*shape) ** 2, "r": np.array([region] * 3, np.float32)}
+    made = run(core, cells_model(inputs, pooled_shape=[2, 2]), "CPU", inputs)["y"]
+    assert not made.any()
+
+
 @pytest.mark.parametrize(
     ("shape", "count"), [((2, 3, 0, 7), 2), ((2, 3, 9, 7), 0), ((2, 0, 9, 7), 2)]
 )
