@@ -147,11 +147,11 @@ class StreamsExecutor(TaskExecutor):
             return None
         return (self._caller_lock.locked, False), (self._queue.empty, True)
 
-    def run_on_each(self, function: Callable[[Lane], Ready]) -> None:
+    def run_on_each(self, function: Callable[[Lane], Ready], *, on_callers: bool = False) -> None:
         """Call it once on every stream, wait for all, and raise the first error. Blocks.
 
         A stream that comes early waits for the others, so what they run now delays them all; for
-        work that is done once.
+        work that is done once. ``on_callers``: then on the callers' lane, too, if that is lent now.
         """
         count = self.config.stream_count
         lock, has_met, come = threading.Lock(), threading.Event(), 0
@@ -168,6 +168,12 @@ class StreamsExecutor(TaskExecutor):
         refuse_own_thread("run_on_each")
         with self._meeting:
             self.run_and_wait([meet] * count, has_met.set)
+        lane = self.borrow_lane() if on_callers else None
+        if lane is not None:
+            try:
+                function(lane)
+            finally:
+                lane.give_back()
 
     def close(self, *, drain: bool = True) -> None:
         """Refuse new work, finish what was accepted, and join the threads; twice is fine.

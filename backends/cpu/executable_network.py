@@ -231,13 +231,7 @@ class CpuNetwork(ExecutableNetwork):
             ready = slot.compute(lane)
             return ready.token if isinstance(ready, Again) else ready
 
-        self._streams.run_on_each(compute)
-        lane = self._streams.borrow_lane() if self.inline_route is not None else None
-        if lane is not None:
-            try:
-                compute(lane)
-            finally:
-                lane.give_back()
+        self._streams.run_on_each(compute, on_callers=self.inline_route is not None)
 
     def repeat_terms(
         self, plan: Plan, pending: PendingPlan[Plan] | None

@@ -275,23 +275,6 @@ class RunAdmission(Generic[R]):
                 lender.tell_closer()
         return following
 
-    def finish_well(self, run: R) -> R | None:
-        """Take back the slot of a run with a result, as ``finish`` does; the slot keeps nothing."""
-        slot, following = run.slot, None
-        assert slot is not None
-        with self.lock:
-            run.is_ending = True
-            uncounted = self._finished.uncounted
-            uncounted.append(run.ended_ns - run.bindings.arrived_ns)
-            if len(uncounted) >= COUNT_AT:
-                self._finished.count_kept()
-            if not self._queue.waiting:
-                self._idle.append(slot)
-            else:
-                following = self._followed_by(slot)
-            run.slot = None
-        return following
-
     def _followed_by(self, slot: Slot) -> R:
         """Give a slot to the next of those that wait. Locked."""
         following = self._queue.release(slot)

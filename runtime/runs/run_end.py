@@ -248,32 +248,6 @@ class RunEnd(RunOutcome):
         except BaseException as raised:  # no memory for one of the calls, most likely
             self.end_again(raised, following, launch_next, was_launched=was_launched)
 
-    def finish_well(self) -> bool:
-        """End a run that has its results, on its caller's thread; False: ``finish`` has to.
-
-        What that does for such a run, and nothing that it looks for in others: it has no callback,
-        no deadline, no state, and nobody keeps its outputs or its node times. What this raises is
-        for ``end_again``, as there.
-        """
-        stop, admission = self.stop, self.admission
-        try:
-            stop.listeners.remove(self._answer)
-        except ValueError:  # a thread that stops it has come first
-            return False
-        self._is_settled = True
-        self.ended_ns = perf_counter_ns()
-        following = admission.finish_well(self)
-        bindings, request = self.bindings, self.request
-        launch_next = None if request is None else request.on_ended(self)
-        self._has_freed_request = True
-        bindings.inputs = NO_TENSORS
-        if following is not None:
-            hand_over(following.begin_late)
-        if launch_next is not None:
-            hop(launch_next)
-        self._tell()
-        return True
-
     def end_again(
         self,
         error: BaseException,

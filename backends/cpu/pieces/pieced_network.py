@@ -195,13 +195,7 @@ class PiecedNetwork(ExecutableNetwork):
             slot.bindings, slot.stop = Bindings(dict(inputs), ticket_of(0)), stop
             return slot.compute(lane)
 
-        self._streams.run_on_each(compute)
-        lane = self._streams.borrow_lane() if self.inline_route is not None else None
-        if lane is not None:
-            try:
-                compute(lane)
-            finally:
-                lane.give_back()
+        self._streams.run_on_each(compute, on_callers=self.inline_route is not None)
 
     def is_callers(self, lane: Lane) -> bool:
         """True for the lane of threads that run short runs themselves, and must not wait."""

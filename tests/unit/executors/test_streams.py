@@ -476,6 +476,25 @@ def test_a_function_runs_once_on_each_stream() -> None:
             assert sorted(lanes) == [0, 1, 2, 3]
 
 
+def test_the_lane_of_callers_is_one_more_unless_somebody_has_it() -> None:
+    with StreamsExecutor(StreamsConfig("each", 2)) as executor:
+        threads: dict[int, int] = {}
+
+        def note(lane: Lane) -> Ready:
+            threads[lane.index] = threading.get_ident()
+            return NOW
+
+        executor.run_on_each(note, on_callers=True)
+        assert threads.keys() == {0, 1, 2}
+        assert threads[2] == threading.get_ident()
+        threads.clear()
+        lane = executor.borrow_lane()
+        assert lane is not None, "it was not given back"
+        executor.run_on_each(note, on_callers=True)
+        assert threads.keys() == {0, 1}
+        lane.give_back()
+
+
 def test_two_threads_may_want_each_stream_at_once() -> None:
     with StreamsExecutor(StreamsConfig("each", 3)) as executor:
         lanes: list[int] = []
