@@ -131,7 +131,7 @@ class InlineRoute:
                         if self.atomic is not None and run.deadline is None:
                             try:
                                 self._learn(self.atomic, run, time, lane)
-                            except Exception:  # no memory: the next one goes this way, too
+                            except MemoryError:  # the run has been, and the next goes this way, too
                                 self.atomic.forget()
                 except BaseException as raised:
                     error = raised
